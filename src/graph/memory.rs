@@ -1,0 +1,238 @@
+//! Persistent state on the host: where a row lies, and how a sequence is saved, restored and cut.
+//!
+//! A state is `[slot][capacity][width]` f32, reached only through [`States::row_addr`]. `Rows` keeps a row
+//! per `every` positions. `Ring` keeps `window + chunk - 1` rows, so that a whole chunk can be written before
+//! its first row looks back. `Window` keeps the last `len`. `Matrix` is one row.
+
+use super::node::Graph;
+use super::step::Limits;
+use crate::ops::StateKind;
+
+/// What a state cannot do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    #[error(
+        "slot {slot} cannot go back from {from} to {to} positions: `{state}` is a {kind} state, which keeps no \
+         history; restore a snapshot, or start the sequence again"
+    )]
+    Recurrent { slot: u32, from: u32, to: u32, state: String, kind: &'static str },
+    #[error("slot {slot} holds {len} positions, it cannot be cut to {to}")]
+    Beyond { slot: u32, len: u32, to: u32 },
+    #[error("slot {slot} does not exist, there are {slots}")]
+    Slot { slot: u32, slots: u32 },
+    #[error(
+        "a step of slot {slot} failed halfway and its recurrent state is not whole; restore a snapshot, or start \
+         the sequence again"
+    )]
+    Broken { slot: u32 },
+    #[error("the snapshot was made by another model or with another --chunk")]
+    Foreign,
+    #[error("the snapshot holds {len} positions, more than the context of {ctx}")]
+    TooLong { len: u32, ctx: u32 },
+}
+
+/// A sequence's complete state at some position.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    len: u32,
+    kinds: Vec<(StateKind, usize)>,
+    parts: Vec<Vec<f32>>,
+}
+
+impl Snapshot {
+    /// Positions that the sequence holds.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+struct Memory {
+    name: String,
+    kind: StateKind,
+    capacity: usize,
+    width: usize,
+    data: Vec<f32>,
+}
+
+/// All states of all slots.
+pub struct States {
+    limits: Limits,
+    lengths: Vec<u32>,
+    /// Slots whose recurrent state a failed step has left between two positions.
+    broken: Vec<bool>,
+    memories: Vec<Memory>,
+}
+
+/// Rows that one slot of a state holds, and values per row.
+pub fn capacity(kind: &StateKind, limits: &Limits) -> (usize, usize) {
+    let ctx = limits.ctx as usize;
+    match *kind {
+        StateKind::Rows { width, every } => (ctx.div_ceil(every as usize), width as usize),
+        StateKind::Ring { width, window } => (ctx.min(window as usize + limits.chunk as usize - 1), width as usize),
+        StateKind::Window { len, width } => (len as usize, width as usize),
+        StateKind::Matrix { heads, k, v } => (1, (heads * k * v) as usize),
+    }
+}
+
+impl States {
+    pub fn new(graph: &Graph, limits: Limits) -> Self {
+        let memories = graph.states.iter().map(|s| {
+            let (capacity, width) = capacity(&s.kind, &limits);
+            let data = vec![0.0; limits.slots as usize * capacity * width];
+            Memory { name: s.name.clone(), kind: s.kind, capacity, width, data }
+        });
+        Self {
+            limits,
+            lengths: vec![0; limits.slots as usize],
+            broken: vec![false; limits.slots as usize],
+            memories: memories.collect(),
+        }
+    }
+
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Positions that each slot holds.
+    pub fn lengths(&self) -> &[u32] {
+        &self.lengths
+    }
+
+    /// Called when a step has failed: recurrent states of its slots may hold half of it. Rows of growing
+    /// states beyond the length are not part of a sequence, so those stay usable.
+    pub fn failed(&mut self, rows: &[super::Row]) {
+        let recurrent = |m: &Memory| matches!(m.kind, StateKind::Window { .. } | StateKind::Matrix { .. });
+        if self.memories.iter().any(recurrent) {
+            rows.iter().for_each(|r| self.broken[r.slot as usize] = true);
+        }
+    }
+
+    /// Whether each slot of some rows can go on.
+    pub fn usable(&self, rows: &[super::Row]) -> Result<(), StateError> {
+        match rows.iter().find(|r| self.broken.get(r.slot as usize) == Some(&true)) {
+            Some(r) => Err(StateError::Broken { slot: r.slot }),
+            None => Ok(()),
+        }
+    }
+
+    /// Called after a step has written its rows.
+    pub fn advance(&mut self, rows: &[super::Row]) {
+        for r in rows {
+            self.lengths[r.slot as usize] = r.position + 1;
+        }
+    }
+
+    /// First value of a row. `row` is a position, a window number for states with `every`, 0 for a matrix;
+    /// states that keep only the newest wrap around.
+    pub fn row_addr(&self, state: usize, slot: u32, row: usize) -> usize {
+        let m = &self.memories[state];
+        (slot as usize * m.capacity + row % m.capacity) * m.width
+    }
+
+    pub fn row(&self, state: usize, slot: u32, row: usize) -> &[f32] {
+        let at = self.row_addr(state, slot, row);
+        &self.memories[state].data[at..at + self.memories[state].width]
+    }
+
+    pub fn row_mut(&mut self, state: usize, slot: u32, row: usize) -> &mut [f32] {
+        let at = self.row_addr(state, slot, row);
+        let m = &mut self.memories[state];
+        &mut m.data[at..at + m.width]
+    }
+
+    fn check(&self, slot: u32) -> Result<(), StateError> {
+        if slot < self.limits.slots { Ok(()) } else { Err(StateError::Slot { slot, slots: self.limits.slots }) }
+    }
+
+    fn slot_range(m: &Memory, slot: u32, rows: usize) -> std::ops::Range<usize> {
+        let start = slot as usize * m.capacity * m.width;
+        start..start + rows * m.width
+    }
+
+    /// Rows of a state in use when a slot holds `len` positions.
+    fn used(m: &Memory, len: u32) -> usize {
+        match m.kind {
+            StateKind::Rows { every, .. } => len as usize / every as usize,
+            _ => m.capacity,
+        }
+    }
+
+    /// Empties a slot.
+    pub fn reset(&mut self, slot: u32) -> Result<(), StateError> {
+        self.check(slot)?;
+        for m in &mut self.memories {
+            let range = Self::slot_range(m, slot, m.capacity);
+            m.data[range].fill(0.0);
+        }
+        self.lengths[slot as usize] = 0;
+        self.broken[slot as usize] = false;
+        Ok(())
+    }
+
+    /// Copies everything a sequence needs to go on from here.
+    pub fn snapshot(&self, slot: u32) -> Result<Snapshot, StateError> {
+        self.check(slot)?;
+        if self.broken[slot as usize] {
+            return Err(StateError::Broken { slot });
+        }
+        let len = self.lengths[slot as usize];
+        let part = |m: &Memory| m.data[Self::slot_range(m, slot, Self::used(m, len))].to_vec();
+        let kinds = self.memories.iter().map(|m| (m.kind, self.fixed_capacity(m))).collect();
+        Ok(Snapshot { len, kinds, parts: self.memories.iter().map(part).collect() })
+    }
+
+    /// The capacity where it decides how rows are laid out; growing states may differ in context.
+    fn fixed_capacity(&self, m: &Memory) -> usize {
+        if matches!(m.kind, StateKind::Rows { .. }) { 0 } else { m.capacity }
+    }
+
+    /// Puts a snapshot into a slot.
+    pub fn restore(&mut self, slot: u32, snapshot: &Snapshot) -> Result<(), StateError> {
+        self.check(slot)?;
+        let kinds: Vec<_> = self.memories.iter().map(|m| (m.kind, self.fixed_capacity(m))).collect();
+        if kinds != snapshot.kinds {
+            return Err(StateError::Foreign);
+        }
+        if snapshot.len > self.limits.ctx {
+            return Err(StateError::TooLong { len: snapshot.len, ctx: self.limits.ctx });
+        }
+        for (m, part) in self.memories.iter_mut().zip(&snapshot.parts) {
+            let rows = Self::used(m, snapshot.len);
+            let range = Self::slot_range(m, slot, rows);
+            m.data[range].copy_from_slice(part);
+        }
+        self.lengths[slot as usize] = snapshot.len;
+        self.broken[slot as usize] = false;
+        Ok(())
+    }
+
+    /// Forgets the positions from `to` on. Only states that keep all their rows allow it; a ring allows it
+    /// as far back as its oldest kept rows.
+    pub fn truncate(&mut self, slot: u32, to: u32) -> Result<(), StateError> {
+        self.check(slot)?;
+        let from = self.lengths[slot as usize];
+        if to > from {
+            return Err(StateError::Beyond { slot, len: from, to });
+        }
+        if to == from {
+            return Ok(());
+        }
+        if to == 0 {
+            return self.reset(slot);
+        }
+        let kept = |m: &Memory| match m.kind {
+            StateKind::Rows { .. } => true,
+            StateKind::Ring { window, .. } => (from - to) as usize + (window as usize).min(to as usize) <= m.capacity,
+            StateKind::Window { .. } | StateKind::Matrix { .. } => false,
+        };
+        if let Some(m) = self.memories.iter().find(|m| !kept(m)) {
+            return Err(StateError::Recurrent { slot, from, to, state: m.name.clone(), kind: m.kind.name() });
+        }
+        self.lengths[slot as usize] = to;
+        Ok(())
+    }
+}
