@@ -1,0 +1,37 @@
+//! Weight files: finding, checking and naming the tensors of a checkpoint.
+//!
+//! The path of a tensor through this module:
+//!
+//! 1. `shard` maps one safetensors file, `header` checks everything its header claims.
+//! 2. `index` gathers the shards of a directory, `logical` joins the stored parts of a weight
+//!    (codes and scales are separate tensors on disk) under one name.
+//! 3. `bind` takes the [`Request`]s of a model graph and answers with [`Tensor`]s, or with every
+//!    [`Problem`] it met; `resolve` and `infer` work out each tensor's [`Format`].
+//! 4. A [`Tensor`] lends a [`View`] of the mapped bytes; nothing is copied.
+//!
+//! [`Format`]: crate::formats::Format
+//! [`View`]: crate::formats::View
+
+mod bind;
+mod dtype;
+mod error;
+mod glob;
+mod header;
+mod index;
+mod infer;
+mod json;
+mod logical;
+mod near;
+mod problem;
+mod resolve;
+mod shard;
+mod tensor;
+#[cfg(test)]
+mod tests;
+
+pub use bind::{Bound, Request};
+pub use error::Error;
+pub use header::HeaderError;
+pub use index::Index;
+pub use problem::Problem;
+pub use tensor::Tensor;
