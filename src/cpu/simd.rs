@@ -1,0 +1,323 @@
+//! Inner products and scaled sums: one definition, compiled for each instruction set, chosen once.
+//!
+//! A sum runs in [`LANES`] lanes (element `i` goes to lane `i mod LANES`, by fused multiply-add) that are
+//! added pairwise at the end. AVX2 and NEON follow the same definition, so they give the same bits;
+//! only a processor without fused multiply-add rounds differently. A product of two f32 is exact in f64,
+//! so [`Simd::dot64`] gives the same bits everywhere. AVX-512 was measured and left out: at most 15 % over
+//! AVX2 in the first-level cache, nothing outside of it.
+
+use std::sync::OnceLock;
+
+/// Partial sums of an inner product.
+pub const LANES: usize = 16;
+
+/// Kernels of one instruction set.
+#[derive(Clone, Copy)]
+pub struct Simd {
+    /// For reports.
+    pub name: &'static str,
+    /// `sum_i a[i] b[i]` in f32; both of one length.
+    pub dot: fn(&[f32], &[f32]) -> f32,
+    /// `dot` of one vector with four others, each with the bits that `dot` would give.
+    pub dot4: fn(&[f32], [&[f32]; 4]) -> [f32; 4],
+    /// `dot4` with bf16 values as they are stored, two bytes each.
+    pub dot4_bf16: fn(&[f32], [&[u8]; 4]) -> [f32; 4],
+    /// `y += a x` by fused multiply-add; both of one length.
+    pub axpy: fn(f32, &[f32], &mut [f32]),
+    /// `sum_i a[i] b[i]` in f64; both of one length.
+    pub dot64: fn(&[f32], &[f32]) -> f64,
+}
+
+/// The best kernels that this processor can run.
+pub fn simd() -> &'static Simd {
+    static CHOSEN: OnceLock<Simd> = OnceLock::new();
+    CHOSEN.get_or_init(|| available().pop().unwrap_or(PORTABLE))
+}
+
+/// Kernels that this processor can run, the best last.
+pub fn available() -> Vec<Simd> {
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
+    let mut found = vec![PORTABLE];
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            found.push(avx2::SIMD);
+        }
+    }
+    found
+}
+
+/// Whether the portable kernels may use a fused multiply-add: where the processor has none it is a slow call.
+const FUSED: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
+
+const PORTABLE: Simd = Simd {
+    name: "portable",
+    dot: |a, b| body::dot::<FUSED>(a, b),
+    dot4: |a, b| body::dot4::<FUSED>(a, b),
+    dot4_bf16: |a, b| body::dot4_bf16::<FUSED>(a, b),
+    axpy: |a, x, y| body::axpy::<FUSED>(a, x, y),
+    dot64: |a, b| body::dot64(a, b),
+};
+
+/// The definition. Inlined into a function per instruction set, where the compiler vectorises it.
+mod body {
+    use super::LANES;
+
+    #[inline(always)]
+    fn fma<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
+        if FUSED { a.mul_add(b, c) } else { a * b + c }
+    }
+
+    #[inline(always)]
+    fn lanes<const FUSED: bool>(a: &[f32; LANES], b: &[f32; LANES], acc: &mut [f32; LANES]) {
+        for l in 0..LANES {
+            acc[l] = fma::<FUSED>(a[l], b[l], acc[l]);
+        }
+    }
+
+    /// The elements behind the last full set of lanes.
+    #[inline(always)]
+    fn ends<const FUSED: bool>(a: &[f32], b: &[f32], acc: &mut [f32; LANES]) {
+        for (acc, (a, b)) in acc.iter_mut().zip(a.iter().zip(b)) {
+            *acc = fma::<FUSED>(*a, *b, *acc);
+        }
+    }
+
+    #[inline(always)]
+    fn tree(mut lanes: [f32; LANES]) -> f32 {
+        let mut half = LANES / 2;
+        while half > 0 {
+            for l in 0..half {
+                lanes[l] += lanes[l + half];
+            }
+            half /= 2;
+        }
+        lanes[0]
+    }
+
+    #[inline(always)]
+    pub fn dot<const FUSED: bool>(a: &[f32], b: &[f32]) -> f32 {
+        assert_eq!(a.len(), b.len());
+        let mut acc = [0.0; LANES];
+        let ((a, a_end), (b, b_end)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+        for (a, b) in a.iter().zip(b) {
+            lanes::<FUSED>(a, b, &mut acc);
+        }
+        if !a_end.is_empty() {
+            ends::<FUSED>(a_end, b_end, &mut acc);
+        }
+        tree(acc)
+    }
+
+    #[inline(always)]
+    pub fn dot4<const FUSED: bool>(a: &[f32], b: [&[f32]; 4]) -> [f32; 4] {
+        let n = a.len();
+        assert!(b.iter().all(|b| b.len() == n));
+        let (a, a_end) = a.as_chunks::<LANES>();
+        let parts = b.map(|b| b.as_chunks::<LANES>());
+        let [b0, b1, b2, b3] = parts.map(|p| p.0);
+        let [mut c0, mut c1, mut c2, mut c3] = [[0.0; LANES]; 4];
+        for ((((a, b0), b1), b2), b3) in a.iter().zip(b0).zip(b1).zip(b2).zip(b3) {
+            lanes::<FUSED>(a, b0, &mut c0);
+            lanes::<FUSED>(a, b1, &mut c1);
+            lanes::<FUSED>(a, b2, &mut c2);
+            lanes::<FUSED>(a, b3, &mut c3);
+        }
+        let [e0, e1, e2, e3] = parts.map(|p| p.1);
+        if !a_end.is_empty() {
+            ends::<FUSED>(a_end, e0, &mut c0);
+            ends::<FUSED>(a_end, e1, &mut c1);
+            ends::<FUSED>(a_end, e2, &mut c2);
+            ends::<FUSED>(a_end, e3, &mut c3);
+        }
+        [tree(c0), tree(c1), tree(c2), tree(c3)]
+    }
+
+    /// The upper halves of f32.
+    #[inline(always)]
+    fn wide(b: &[[u8; 2]; LANES]) -> [f32; LANES] {
+        b.map(|b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16))
+    }
+
+    #[inline(always)]
+    pub fn dot4_bf16<const FUSED: bool>(a: &[f32], b: [&[u8]; 4]) -> [f32; 4] {
+        assert!(b.iter().all(|b| b.len() == 2 * a.len()));
+        let (a, a_end) = a.as_chunks::<LANES>();
+        let parts = b.map(|b| b.as_chunks::<2>().0.as_chunks::<LANES>());
+        let [b0, b1, b2, b3] = parts.map(|p| p.0);
+        let [mut c0, mut c1, mut c2, mut c3] = [[0.0; LANES]; 4];
+        for ((((a, b0), b1), b2), b3) in a.iter().zip(b0).zip(b1).zip(b2).zip(b3) {
+            lanes::<FUSED>(a, &wide(b0), &mut c0);
+            lanes::<FUSED>(a, &wide(b1), &mut c1);
+            lanes::<FUSED>(a, &wide(b2), &mut c2);
+            lanes::<FUSED>(a, &wide(b3), &mut c3);
+        }
+        if !a_end.is_empty() {
+            for (acc, (_, end)) in [&mut c0, &mut c1, &mut c2, &mut c3].into_iter().zip(parts) {
+                let mut padded = [[0; 2]; LANES];
+                padded[..end.len()].copy_from_slice(end);
+                ends::<FUSED>(a_end, &wide(&padded)[..end.len()], acc);
+            }
+        }
+        [tree(c0), tree(c1), tree(c2), tree(c3)]
+    }
+
+    #[inline(always)]
+    pub fn axpy<const FUSED: bool>(a: f32, x: &[f32], y: &mut [f32]) {
+        assert_eq!(x.len(), y.len());
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = fma::<FUSED>(a, *x, *y);
+        }
+    }
+
+    #[inline(always)]
+    pub fn dot64(a: &[f32], b: &[f32]) -> f64 {
+        assert_eq!(a.len(), b.len());
+        let mut acc = [0.0f64; LANES];
+        let ((a, a_end), (b, b_end)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+        for (a, b) in a.iter().zip(b) {
+            for l in 0..LANES {
+                acc[l] += f64::from(a[l]) * f64::from(b[l]);
+            }
+        }
+        for (acc, (a, b)) in acc.iter_mut().zip(a_end.iter().zip(b_end)) {
+            *acc += f64::from(*a) * f64::from(*b);
+        }
+        let mut half = LANES / 2;
+        while half > 0 {
+            for l in 0..half {
+                acc[l] += acc[l + half];
+            }
+            half /= 2;
+        }
+        acc[0]
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::{Simd, body};
+
+    /// In `available` only after the features were found.
+    pub const SIMD: Simd = Simd { name: "AVX2 + FMA", dot, dot4, dot4_bf16, axpy, dot64 };
+
+    fn dot(a: &[f32], b: &[f32]) -> f32 {
+        #[target_feature(enable = "avx2,fma")]
+        fn kernel(a: &[f32], b: &[f32]) -> f32 {
+            body::dot::<true>(a, b)
+        }
+        // SAFETY: reached through `SIMD` only, which `available` offers when the processor has AVX2 and FMA.
+        unsafe { kernel(a, b) }
+    }
+
+    fn dot4(a: &[f32], b: [&[f32]; 4]) -> [f32; 4] {
+        #[target_feature(enable = "avx2,fma")]
+        fn kernel(a: &[f32], b: [&[f32]; 4]) -> [f32; 4] {
+            body::dot4::<true>(a, b)
+        }
+        // SAFETY: as for `dot`.
+        unsafe { kernel(a, b) }
+    }
+
+    fn dot4_bf16(a: &[f32], b: [&[u8]; 4]) -> [f32; 4] {
+        #[target_feature(enable = "avx2,fma")]
+        fn kernel(a: &[f32], b: [&[u8]; 4]) -> [f32; 4] {
+            body::dot4_bf16::<true>(a, b)
+        }
+        // SAFETY: as for `dot`.
+        unsafe { kernel(a, b) }
+    }
+
+    fn axpy(a: f32, x: &[f32], y: &mut [f32]) {
+        #[target_feature(enable = "avx2,fma")]
+        fn kernel(a: f32, x: &[f32], y: &mut [f32]) {
+            body::axpy::<true>(a, x, y);
+        }
+        // SAFETY: as for `dot`.
+        unsafe { kernel(a, x, y) }
+    }
+
+    fn dot64(a: &[f32], b: &[f32]) -> f64 {
+        #[target_feature(enable = "avx2,fma")]
+        fn kernel(a: &[f32], b: &[f32]) -> f64 {
+            body::dot64(a, b)
+        }
+        // SAFETY: as for `dot`.
+        unsafe { kernel(a, b) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::testing::{close, noise};
+
+    #[test]
+    fn every_set_computes_the_sums() {
+        for s in available() {
+            for n in [0, 1, 7, 15, 16, 17, 63, 65, 1000] {
+                let (a, b) = (noise(1, n), noise(2, n));
+                let terms = || a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b));
+                let (exact, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
+                assert!((f64::from((s.dot)(&a, &b)) - exact).abs() <= 1e-6 * size, "{} {n}", s.name);
+                assert!(((s.dot64)(&a, &b) - exact).abs() <= 1e-14 * size, "{} {n}", s.name);
+                let mut y = b.clone();
+                (s.axpy)(0.5, &a, &mut y);
+                let want: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a * 0.5 + b).collect();
+                close(&y, &want, 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn four_at_once_give_the_bits_of_one() {
+        for s in available() {
+            for n in [1, 16, 31, 200] {
+                let a = noise(1, n);
+                let b = [2, 3, 4, 5].map(|seed| noise(seed, n));
+                let four = (s.dot4)(&a, [&b[0], &b[1], &b[2], &b[3]]);
+                for (four, b) in four.iter().zip(&b) {
+                    assert_eq!(four.to_bits(), (s.dot)(&a, b).to_bits(), "{} {n}", s.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn stored_bf16_gives_the_bits_of_decoded() {
+        for s in available() {
+            for n in [1, 16, 63, 200] {
+                let half: Vec<half::bf16> = noise(1, n).into_iter().map(half::bf16::from_f32).collect();
+                let bytes: Vec<u8> = std::iter::once(0).chain(half.iter().flat_map(|h| h.to_le_bytes())).collect();
+                let (wide, b): (Vec<f32>, _) = (half.iter().map(|h| h.to_f32()).collect(), noise(2, n));
+                let four = (s.dot4_bf16)(&b, [&bytes[1..]; 4]);
+                assert_eq!(four.map(f32::to_bits), [(s.dot)(&wide, &b).to_bits(); 4], "{} {n}", s.name);
+            }
+        }
+    }
+
+    #[test]
+    fn fused_sets_give_the_same_bits() {
+        let (a, b) = (noise(1, 777), noise(2, 777));
+        let fused: Vec<Simd> = available().into_iter().filter(|s| FUSED || s.name != "portable").collect();
+        for s in &fused {
+            // The definition with a true fused multiply-add, one step at a time.
+            let mut lanes = [0.0f32; LANES];
+            for (i, (a, b)) in a.iter().zip(&b).enumerate() {
+                lanes[i % LANES] = a.mul_add(*b, lanes[i % LANES]);
+            }
+            for half in [8, 4, 2, 1] {
+                for l in 0..half {
+                    lanes[l] += lanes[l + half];
+                }
+            }
+            assert_eq!((s.dot)(&a, &b).to_bits(), lanes[0].to_bits(), "{}", s.name);
+        }
+    }
+
+    #[test]
+    #[should_panic]
+    fn unequal_lengths_are_refused() {
+        (simd().dot)(&[1.0], &[1.0, 2.0]);
+    }
+}

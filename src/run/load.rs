@@ -1,0 +1,177 @@
+//! A graph file and a model directory to a graph with its weights.
+
+use crate::graph::{Graph, expand};
+use crate::spec::config::ConfigError;
+use crate::spec::{Arch, Config, Diagnostic, Diagnostics, Report};
+use crate::weights::{Bound, Index, Problem, Request};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a model's files come from.
+#[derive(Debug, Clone)]
+pub enum ModelSource {
+    /// A Hugging Face directory or a container.
+    Dir(PathBuf),
+    /// Files inside the program: name and content.
+    Embedded { label: &'static str, files: &'static [(&'static str, &'static [u8])] },
+}
+
+/// Why a model cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("{0}")]
+    Report(Box<Report>),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Weights(#[from] crate::weights::Error),
+    #[error("{0} has no config.json; give the model's directory with --model")]
+    NoConfig(String),
+    #[error("{path}: {why}")]
+    Read { path: String, why: std::io::Error },
+}
+
+impl From<Report> for LoadError {
+    fn from(r: Report) -> Self {
+        LoadError::Report(Box::new(r))
+    }
+}
+
+impl ModelSource {
+    /// A file of the model, None if it is not there.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, std::io::Error> {
+        match self {
+            ModelSource::Embedded { files, .. } => Ok(files.iter().find(|f| f.0 == name).map(|f| f.1.to_vec())),
+            ModelSource::Dir(dir) => match std::fs::read(dir.join(name)) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(e) => Err(e),
+            },
+        }
+    }
+
+    pub fn label(&self) -> String {
+        match self {
+            ModelSource::Dir(dir) => dir.display().to_string(),
+            ModelSource::Embedded { label, .. } => (*label).into(),
+        }
+    }
+
+    fn index(&self) -> Result<Index, crate::weights::Error> {
+        match self {
+            ModelSource::Dir(dir) => Index::open(dir),
+            ModelSource::Embedded { label, files } => {
+                let empty: &[u8] = &[];
+                let file = files.iter().find(|f| f.0.ends_with(".safetensors")).map_or(empty, |f| f.1);
+                Index::from_bytes(label, file)
+            }
+        }
+    }
+
+    /// The model's `config.json`.
+    pub fn config(&self) -> Result<Config, LoadError> {
+        if let ModelSource::Dir(dir) = self
+            && !dir.is_dir()
+        {
+            let why = std::io::Error::new(std::io::ErrorKind::NotFound, "no such directory; --model takes a directory");
+            return Err(LoadError::Read { path: dir.display().to_string(), why });
+        }
+        let read = self.read("config.json").map_err(|why| LoadError::Read { path: self.path("config.json"), why })?;
+        let bytes = read.ok_or_else(|| LoadError::NoConfig(self.label()))?;
+        Ok(Config::parse("config.json", &bytes)?)
+    }
+
+    fn path(&self, name: &str) -> String {
+        match self {
+            ModelSource::Dir(dir) => Path::new(dir).join(name).display().to_string(),
+            ModelSource::Embedded { label, .. } => format!("{label}/{name}"),
+        }
+    }
+}
+
+/// A graph with its weights, ready to run.
+pub struct Model {
+    pub graph: Arc<Graph>,
+    pub weights: Arc<Bound>,
+    pub config: Config,
+    pub source: ModelSource,
+}
+
+impl Model {
+    /// Expands the graph file for the model and finds every weight. Nothing is read but headers.
+    pub fn load(arch: &Arch, source: ModelSource) -> Result<Model, LoadError> {
+        let config = source.config()?;
+        let graph = expand(arch, &config, "main")?;
+        let index = source.index()?;
+        let weights = index.bind(&requests(&graph), &graph.ignore).map_err(|p| explain(&graph, &source.label(), p))?;
+        Ok(Model { graph: Arc::new(graph), weights: Arc::new(weights), config, source })
+    }
+}
+
+impl Model {
+    /// Positions that the model was made for, if its config says.
+    pub fn max_positions(&self) -> Option<u32> {
+        let inner = ["text_config".to_string()];
+        let keys = ["max_position_embeddings", "model_max_length"];
+        let found = keys.iter().find_map(|k| self.config.get(&inner, k).and_then(serde_json::Value::as_u64));
+        found.map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+    }
+
+    /// Weights that every token reads: all but the experts.
+    fn resident(&self) -> impl Iterator<Item = &crate::weights::Tensor> {
+        let dense = self.graph.weights.iter().enumerate().filter(|(_, w)| w.need.experts.is_none());
+        dense.map(|(i, _)| self.weights.one(i))
+    }
+
+    pub fn resident_bytes(&self) -> u64 {
+        self.resident().map(|t| t.bytes()).sum()
+    }
+
+    /// Touches every page of the resident weights, so that they are in memory. `done` gets bytes as they come.
+    pub fn warm(&self, done: &mut dyn FnMut(u64)) {
+        const PAGE: usize = 4096;
+        for t in self.resident() {
+            let view = t.view();
+            for part in [view.data, view.scales] {
+                std::hint::black_box(part.iter().step_by(PAGE).fold(0u8, |a, b| a ^ b));
+            }
+            done(t.bytes());
+        }
+    }
+}
+
+/// What the graph needs, in the order of `Graph::weights`.
+pub fn requests(graph: &Graph) -> Vec<Request> {
+    let request = |w: &crate::graph::Weight| Request {
+        names: w.need.names.clone(),
+        shape: w.need.shape.clone(),
+        at_least: w.need.at_least,
+        experts: w.need.experts,
+    };
+    graph.weights.iter().map(request).collect()
+}
+
+/// Weight problems at the words of the graph file that name the weights.
+fn explain(graph: &Graph, label: &str, problems: Vec<Problem>) -> Report {
+    let mut diags = Diagnostics::default();
+    for p in problems {
+        let (request, message) = match &p {
+            Problem::Missing { request, .. } | Problem::Shape { request, .. } | Problem::Format { request, .. } => {
+                (Some(*request), p.to_string())
+            }
+            Problem::Unused { .. } => (None, p.to_string()),
+        };
+        let span = match request {
+            Some(r) => graph.weights[r].need.span.clone(),
+            // The whole file is at fault; its first word stands for it.
+            None => 0..graph.source.text.find("Arch").map_or(0, |at| at + 4),
+        };
+        let start = if request.is_none() { span.end.saturating_sub(4) } else { span.start };
+        diags.push(Diagnostic::new(start..span.end, message));
+    }
+    let heading = format!("the weights in {label} do not fit this graph");
+    match diags.finish(&graph.source, &heading) {
+        Err(report) => report,
+        Ok(()) => Report { source: graph.source.clone(), heading, items: vec![] },
+    }
+}

@@ -1,0 +1,8 @@
+//! Running a model: its files, its graph, its state.
+
+pub mod cpu;
+pub mod load;
+pub mod session;
+
+pub use load::{LoadError, Model, ModelSource};
+pub use session::{Device, RunError, Session, Sizes, Want};

@@ -1,0 +1,167 @@
+//! Sequences that grow: prompts in chunks, one token after another, saved and restored.
+
+use super::cpu::{Cpu, CpuError};
+use super::load::Model;
+use crate::graph::{Limits, Row, Snapshot, StateError, States, Step, StepError, Watch};
+use crate::oracle::{Oracle, OracleError};
+
+/// What computes the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    Cpu,
+    /// The reference: one thread, f64 sums, slow.
+    Oracle,
+}
+
+impl Device {
+    pub fn name(self) -> &'static str {
+        match self {
+            Device::Cpu => "cpu",
+            Device::Oracle => "oracle",
+        }
+    }
+}
+
+/// Why a step failed. Lengths stay as they were; a sequence with recurrent state must then be restored or reset.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Step(#[from] StepError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Oracle(#[from] OracleError),
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
+}
+
+enum Backend {
+    Cpu(Cpu),
+    Oracle(Oracle),
+}
+
+/// How large a session may grow.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// Positions per sequence.
+    pub ctx: u32,
+    /// Sequences.
+    pub slots: u32,
+    /// Prompt rows per step.
+    pub chunk: u32,
+}
+
+/// Which rows of a prompt want logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    Last,
+    All,
+}
+
+/// A model that runs, with the state of its sequences.
+pub struct Session {
+    backend: Backend,
+    limits: Limits,
+}
+
+impl Session {
+    pub fn new(model: &Model, device: Device, sizes: Sizes) -> Self {
+        let limits = Limits { vocab: model.graph.vocab as u32, ctx: sizes.ctx, slots: sizes.slots, chunk: sizes.chunk };
+        let (graph, weights) = (model.graph.clone(), model.weights.clone());
+        let backend = match device {
+            Device::Cpu => Backend::Cpu(Cpu::new(graph, weights, limits)),
+            Device::Oracle => Backend::Oracle(Oracle::new(graph, weights, limits)),
+        };
+        Self { backend, limits }
+    }
+
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn states(&self) -> &States {
+        match &self.backend {
+            Backend::Cpu(b) => b.states(),
+            Backend::Oracle(b) => b.states(),
+        }
+    }
+
+    fn states_mut(&mut self) -> &mut States {
+        match &mut self.backend {
+            Backend::Cpu(b) => b.states_mut(),
+            Backend::Oracle(b) => b.states_mut(),
+        }
+    }
+
+    /// Positions that a sequence holds.
+    pub fn len(&self, slot: u32) -> u32 {
+        self.states().lengths().get(slot as usize).copied().unwrap_or(0)
+    }
+
+    pub fn is_empty(&self, slot: u32) -> bool {
+        self.len(slot) == 0
+    }
+
+    /// Runs rows of any slots as one step; logits `[rows that want them][vocab]`, in row order.
+    pub fn step(&mut self, rows: Vec<Row>, watch: &mut Watch) -> Result<Vec<f32>, RunError> {
+        self.states().usable(&rows)?;
+        let step = Step::new(rows, self.limits, self.states().lengths())?;
+        let done = match &mut self.backend {
+            Backend::Cpu(b) => b.step(&step, watch).map_err(RunError::from),
+            Backend::Oracle(b) => b.step(&step, watch).map_err(RunError::from),
+        };
+        if done.is_err() {
+            self.states_mut().failed(step.rows());
+        }
+        done
+    }
+
+    /// Appends tokens to a sequence, `chunk` rows a step. `done` is called after each step with the tokens
+    /// appended so far. Returns logits of the last row, or of all.
+    pub fn append(
+        &mut self,
+        slot: u32,
+        tokens: &[u32],
+        want: Want,
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Vec<f32>, RunError> {
+        let start = self.len(slot);
+        let last = tokens.len().saturating_sub(1);
+        let row = |(i, token): (usize, &u32)| Row {
+            token: *token,
+            position: start + i as u32,
+            slot,
+            logits: want == Want::All || i == last,
+        };
+        let rows: Vec<Row> = tokens.iter().enumerate().map(row).collect();
+        // A prompt that cannot fit is refused before the first chunk changes the state.
+        if let Some(r) = rows.iter().find(|r| r.position >= self.limits.ctx) {
+            return Err(StepError::Context { position: r.position, ctx: self.limits.ctx }.into());
+        }
+        let mut logits = vec![];
+        let mut count = 0;
+        for chunk in rows.chunks(self.limits.chunk as usize) {
+            logits.extend(self.step(chunk.to_vec(), &mut |_, _| {})?);
+            count += chunk.len();
+            done(count);
+        }
+        Ok(logits)
+    }
+
+    pub fn snapshot(&self, slot: u32) -> Result<Snapshot, RunError> {
+        Ok(self.states().snapshot(slot)?)
+    }
+
+    pub fn restore(&mut self, slot: u32, snapshot: &Snapshot) -> Result<(), RunError> {
+        Ok(self.states_mut().restore(slot, snapshot)?)
+    }
+
+    /// Forgets the positions from `len` on, if the model's states allow it.
+    pub fn truncate(&mut self, slot: u32, len: u32) -> Result<(), RunError> {
+        Ok(self.states_mut().truncate(slot, len)?)
+    }
+
+    pub fn reset(&mut self, slot: u32) -> Result<(), RunError> {
+        Ok(self.states_mut().reset(slot)?)
+    }
+}
