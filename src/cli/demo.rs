@@ -1,0 +1,28 @@
+//! The embedded demo model: a dictionary with GLM-5.2's architecture (`tests/models/README.md`).
+
+use crate::run::ModelSource;
+
+#[cfg(feature = "demo")]
+macro_rules! file {
+    ($name:literal) => {
+        ($name, include_bytes!(concat!("../../tests/models/dictionary-glm52-int4/", $name)) as &[u8])
+    };
+}
+
+/// The model inside this program, if it was built with one.
+#[cfg(feature = "demo")]
+pub fn source() -> Option<ModelSource> {
+    static FILES: [(&str, &[u8]); 5] = [
+        file!("config.json"),
+        file!("generation_config.json"),
+        file!("model.safetensors"),
+        file!("tokenizer.json"),
+        file!("tokenizer_config.json"),
+    ];
+    Some(ModelSource::Embedded { label: "the embedded demo model", files: &FILES })
+}
+
+#[cfg(not(feature = "demo"))]
+pub fn source() -> Option<ModelSource> {
+    None
+}

@@ -1,0 +1,58 @@
+//! Errors by exit code.
+
+use crate::run::{LoadError, RunError};
+use crate::spec::Report;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error("{0}")]
+    Report(Box<Report>),
+    #[error(transparent)]
+    Load(LoadError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Text(#[from] crate::text::Error),
+    /// Flags that do not go together, or do not fit the model.
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Device(String),
+    #[error("{path}: {source}")]
+    File { path: String, source: std::io::Error },
+    #[error("cannot write the output: {0}")]
+    Output(#[from] std::io::Error),
+    #[error("{0}")]
+    Model(String),
+}
+
+impl From<LoadError> for Failure {
+    fn from(e: LoadError) -> Self {
+        match e {
+            LoadError::Report(r) => Failure::Report(r),
+            other => Failure::Load(other),
+        }
+    }
+}
+
+impl From<Report> for Failure {
+    fn from(r: Report) -> Self {
+        Failure::Report(Box::new(r))
+    }
+}
+
+impl Failure {
+    /// Exit codes are part of the interface: see `coli --help`.
+    pub fn code(&self) -> u8 {
+        use crate::text::Error as Text;
+        match self {
+            Failure::Usage(_) | Failure::Text(Text::Flag { .. } | Text::NoTokenizer { .. }) => 2,
+            Failure::Run(RunError::Step(_) | RunError::State(_)) => 2,
+            Failure::Report(_) | Failure::Load(_) | Failure::Model(_) => 3,
+            Failure::Run(_) | Failure::Text(_) => 3,
+            Failure::Device(_) => 4,
+            Failure::File { .. } | Failure::Output(_) => 1,
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `coli graph`: the expanded graph as a drawing.
+
+use super::failure::Failure;
+use super::{files, plan};
+use crate::graph::{dot::dot, expand};
+use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  coli graph graphs/glm52.ron | dot -Tsvg > demo.svg
+  coli graph graphs/glm52.ron --config tests/configs/glm52.json --layers 0,3,6 --format dot")]
+pub struct Args {
+    /// Graph file, or the name of a built-in one
+    graph: String,
+    /// Model directory (its config.json is read)
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    model: Option<PathBuf>,
+    /// A config.json alone
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Draw these layers only, and nothing outside the layers
+    #[arg(long, value_name = "L,L,...", value_delimiter = ',')]
+    layers: Option<Vec<u32>>,
+    #[arg(long, value_enum, default_value_t = Format::Dot)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// Graphviz
+    Dot,
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    let graph = match &args.config {
+        Some(config) => plan::from_config(&args.graph, config)?,
+        None => {
+            let source = files::model(args.model.as_deref())?;
+            expand(&files::graph(&args.graph)?, &source.config()?, "main")?
+        }
+    };
+    if let Some(bad) = args.layers.iter().flatten().find(|l| **l >= graph.layers) {
+        return Err(Failure::Usage(format!("--layers {bad}: the model has layers 0 to {}", graph.layers - 1)));
+    }
+    let keep = |layer: Option<u32>| match &args.layers {
+        Some(layers) => layer.is_some_and(|l| layers.contains(&l)),
+        None => true,
+    };
+    let text = match args.format {
+        Format::Dot => dot(&graph, keep),
+    };
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}

@@ -1,0 +1,84 @@
+//! The command line: one file a subcommand. Results go to stdout, everything else to stderr.
+
+mod demo;
+mod exec;
+mod failure;
+mod files;
+mod generate;
+mod graph;
+mod logits;
+mod plan;
+mod progress;
+mod quality;
+mod render;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+pub use render::report_text;
+use std::process::ExitCode;
+
+const LONG_VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("COLI_GIT_HASH"), "), features: ", env!("COLI_FEATURES"));
+
+/// Runs mixture-of-experts language models from a graph file.
+#[derive(Parser)]
+#[command(name = "coli", version, long_version = LONG_VERSION, propagate_version = true)]
+#[command(after_help = "\
+Examples:
+  coli exec graphs/glm52.ron --prompt 'What does hummingbird mean?'
+  coli exec graphs/qwen3_moe.ron --model ~/models/Qwen3-30B-A3B --prompt-file question.txt
+  coli plan graphs/glm52.ron --config tests/configs/glm52.json
+  coli graph graphs/glm52.ron --config tests/configs/glm52.json --layers 0,3 | dot -Tsvg > glm.svg
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 model or graph file invalid, 4 device not available,
+5 out of memory, 6 a check failed.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a model and print what it answers
+    Exec(exec::Args),
+    /// Print what a graph costs: parameters, layer kinds, state, transients, bytes per token
+    Plan(plan::Args),
+    /// Draw the expanded graph
+    Graph(graph::Args),
+    /// Measure
+    Bench(Bench),
+}
+
+/// Measurements.
+#[derive(clap::Args)]
+struct Bench {
+    #[command(subcommand)]
+    what: BenchCommand,
+}
+
+#[derive(Subcommand)]
+enum BenchCommand {
+    /// Share of questions that a model answers word for word: tells weight formats apart
+    Quality(quality::Args),
+}
+
+/// Runs the command line and returns the exit code.
+pub fn run() -> ExitCode {
+    // Wrong usage ends here with code 2, --help and --version with 0.
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Command::Exec(args) => exec::run(args),
+        Command::Plan(args) => plan::run(args),
+        Command::Graph(args) => graph::run(args),
+        Command::Bench(Bench { what: BenchCommand::Quality(args) }) => quality::run(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of our output has gone (`| head`): nothing is wrong, and nobody to tell.
+        Err(Failure::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            render::failure(&failure);
+            ExitCode::from(failure.code())
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! `coli`: a render-graph engine for frontier mixture-of-experts language models.
+//!
+//! Modules in reading order; `docs/architecture.md` has the data flow, and a test holds the dependencies
+//! to its table.
+
+pub mod formats;
+pub mod spec;
+
+pub mod ops;
+
+pub mod graph;
+pub mod weights;
+
+pub mod oracle;
+
+pub mod cpu;
+pub mod plan;
+
+pub mod run;
+pub mod text;
+
+pub mod cli;

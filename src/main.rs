@@ -1,0 +1,5 @@
+//! The `coli` program: everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    coli::cli::run()
+}

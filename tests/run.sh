@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The one command that passes the tests, on a fresh Debian or Ubuntu machine with Rust.
+#
+#   tests/run.sh          everything that CI runs
+#   tests/run.sh --full   and the long proofs, by hand
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+full=0
+case "${1:-}" in
+  "") ;;
+  --full) full=1 ;;
+  *) echo "usage: tests/run.sh [--full]" >&2; exit 2 ;;
+esac
+
+# A C compiler links Rust programs.
+if ! command -v cc >/dev/null; then
+  echo "installing a C compiler (gcc)"
+  if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
+  $sudo apt-get update -qq && $sudo apt-get install -y -qq gcc libc6-dev
+fi
+
+# Snapshots must be reviewed: a new or changed one fails, and leaves a .snap.new beside the old.
+export INSTA_UPDATE="${INSTA_UPDATE:-$([ -n "${CI:-}" ] && echo no || echo new)}"
+
+cargo test --locked
+
+if [ "$full" = 1 ]; then
+  original="${COLI_DICTIONARY:-../shared/models/dictionary-glm52}"
+  if [ -d "$original" ]; then
+    COLI_DICTIONARY="$(realpath "$original")" cargo test --release --locked --test suite -- --ignored --nocapture demo
+    echo "quality of the bf16 original, then of the embedded container:"
+    cargo run --release --locked -q -- bench quality graphs/glm52.ron --model "$original" --list tests/models/dictionary_eval.jsonl
+    cargo run --release --locked -q -- bench quality graphs/glm52.ron --list tests/models/dictionary_eval.jsonl
+  else
+    echo "skipped: the demo model's bf16 original is not at $original (59 MB, not in the repository; set COLI_DICTIONARY)"
+  fi
+fi

@@ -1,0 +1,199 @@
+//! The program as a user runs it.
+
+use crate::common::fixture::{fixture, rel_l2};
+use crate::common::safetensors::read;
+use crate::support::{root, snapshots};
+use std::path::Path;
+use std::process::{Command, Output};
+
+struct Run {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn coli(args: &[&str]) -> Run {
+    coli_in(&root(""), args)
+}
+
+fn coli_in(dir: &Path, args: &[&str]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coli"));
+    command.args(args).current_dir(dir).env("NO_COLOR", "1").env("COLUMNS", "100");
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |b: Vec<u8>| String::from_utf8(b).unwrap();
+    Run { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+}
+
+fn graph(name: &str) -> String {
+    root(&format!("graphs/{name}.ron")).display().to_string()
+}
+
+#[test]
+fn the_demo_answers_from_any_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let r = coli_in(dir.path(), &["exec", &graph("glm52"), "--prompt", "What does hummingbird mean?"]);
+    assert_eq!(r.code, 0, "{}", r.err);
+    assert_eq!(
+        r.out,
+        "The noun hummingbird means: tiny American bird having brilliant iridescent plumage and long slender bills.\n"
+    );
+    for part in ["cpu: prefill 13 tokens", "tok/s; decode", "first token after"] {
+        assert!(r.err.contains(part), "{}", r.err);
+    }
+    let r = coli_in(dir.path(), &["exec", "glm52", "--prompt", "Define ocean.", "-n", "4", "--json"]);
+    let doc: serde_json::Value = serde_json::from_str(&r.out).unwrap();
+    assert_eq!((doc["schema"].as_i64(), doc["finish"].as_str()), (Some(1), Some("length")));
+    assert_eq!(doc["tokens"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn logits_and_tokens_of_a_fixture() {
+    let f = fixture("glm_moe_dsa");
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("logits.safetensors");
+    let ids: Vec<String> = f.ids[..f.prompt_len].iter().map(u32::to_string).collect();
+    for device in ["cpu", "oracle"] {
+        let r = coli(&[
+            "exec",
+            &graph("glm52"),
+            "--model",
+            f.dir.to_str().unwrap(),
+            "--tokens",
+            &ids.join(","),
+            "-n",
+            "32",
+            "--device",
+            device,
+            "--chunk",
+            "24",
+            "--logits-out",
+            out.to_str().unwrap(),
+            "--json",
+        ]);
+        assert_eq!(r.code, 0, "{}", r.err);
+        let tensors = read(&out);
+        let tokens = tensors.iter().find(|t| t.0 == "tokens").unwrap().1.i32().unwrap();
+        assert_eq!(tokens.iter().map(|t| *t as u32).collect::<Vec<_>>(), f.ids);
+        let logits = &tensors.iter().find(|t| t.0 == "logits").unwrap().1;
+        assert_eq!(logits.shape, [f.ids.len() - 1, f.vocab]);
+        let e = rel_l2(&logits.f32().unwrap(), &f.logits[..(f.ids.len() - 1) * f.vocab]);
+        assert!(e < 1e-5, "{device}: {e:.1e}");
+    }
+}
+
+#[test]
+fn sampling_repeats_with_its_seed() {
+    let run = |seed: &str| {
+        coli(&[
+            "exec",
+            "glm52",
+            "--prompt",
+            "Define music.",
+            "--temp",
+            "3",
+            "--top-k",
+            "40",
+            "-n",
+            "12",
+            "--seed",
+            seed,
+        ])
+        .out
+    };
+    assert_eq!(run("5"), run("5"));
+    assert_ne!(run("5"), run("6"));
+}
+
+#[test]
+fn prompts_from_files_and_stdin() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("q.txt");
+    std::fs::write(&path, "What is a synonym of big?").unwrap();
+    let r = coli(&["exec", "glm52", "--prompt-file", path.to_str().unwrap()]);
+    assert_eq!(r.out, "A synonym of big is large.\n", "{}", r.err);
+    let thinking = coli(&["exec", "glm52", "--prompt", "Define ocean.", "--think", "-n", "16"]);
+    assert!(thinking.out.starts_with("The user asks what ocean means."), "{}", thinking.out);
+}
+
+#[test]
+fn quality_of_a_few_answers() {
+    let list = root("tests/models/dictionary_eval.jsonl").display().to_string();
+    let r = coli(&["bench", "quality", "glm52", "--list", &list, "--limit", "12", "--json"]);
+    assert_eq!(r.code, 0, "{}", r.err);
+    let doc: serde_json::Value = serde_json::from_str(&r.out).unwrap();
+    assert_eq!(doc["questions"], 12);
+    assert!(doc["exact"].as_u64().unwrap() >= 9, "{}", r.out);
+}
+
+/// (name, arguments, exit code); what is printed is a snapshot.
+#[test]
+fn refusals() {
+    let f = fixture("qwen3").dir.display().to_string();
+    let demo = ["exec", "graphs/glm52.ron"];
+    let cases: Vec<(&str, Vec<&str>, i32)> = vec![
+        ("vulkan", [&demo[..], &["--prompt", "x", "--device", "vulkan:1"]].concat(), 4),
+        ("device", [&demo[..], &["--prompt", "x", "--device", "cuda"]].concat(), 2),
+        ("place", [&demo[..], &["--prompt", "x", "--place", "*.routed=cpu"]].concat(), 2),
+        ("no-prompt", demo.to_vec(), 2),
+        ("two-prompts", [&demo[..], &["--prompt", "x", "--tokens", "1"]].concat(), 2),
+        ("unknown-flag", [&demo[..], &["--promt", "x"]].concat(), 2),
+        ("no-graph", vec!["exec", "graphs/nothing.ron", "--prompt", "x"], 1),
+        ("no-model", [&demo[..], &["--model", "no/such/dir", "--prompt", "x"]].concat(), 3),
+        ("no-config", [&demo[..], &["--model", "graphs", "--prompt", "x"]].concat(), 3),
+        ("other-family", vec!["exec", "graphs/glm52.ron", "--model", &f, "--tokens", "1"], 3),
+        ("token-outside", [&demo[..], &["--tokens", "1,5000"]].concat(), 2),
+        ("prompt-too-long", [&demo[..], &["--tokens", "1,2,3,4,5", "--ctx", "4"]].concat(), 2),
+        ("ctx-too-large", [&demo[..], &["--tokens", "1", "--ctx", "2k"]].concat(), 2),
+        ("ctx-not-a-number", [&demo[..], &["--tokens", "1", "--ctx", "many"]].concat(), 2),
+        ("top-p", [&demo[..], &["--tokens", "1", "--temp", "1", "--top-p", "2"]].concat(), 2),
+        ("layers", vec!["graph", "graphs/glm52.ron", "--layers", "99"], 2),
+    ];
+    for (name, args, code) in cases {
+        let r = coli(&args);
+        assert_eq!(r.code, code, "{name}: {}", r.err);
+        assert!(r.out.is_empty(), "{name}: {}", r.out);
+        let err = r.err.replace(&f, "MODEL");
+        snapshots(|| insta::assert_snapshot!(format!("refusal-{name}"), err));
+    }
+}
+
+#[test]
+fn damaged_files_are_refused() {
+    let f = fixture("qwen3");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(f.dir.join("config.json"), dir.path().join("config.json")).unwrap();
+    let good = std::fs::read(f.dir.join("model.safetensors")).unwrap();
+    let mut absurd = good.clone();
+    absurd[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    for (bytes, part) in
+        [(&good[..good.len() / 2], "model.safetensors"), (&good[..5], "model.safetensors"), (&absurd[..], "header")]
+    {
+        std::fs::write(dir.path().join("model.safetensors"), bytes).unwrap();
+        let r = coli(&["exec", &graph("qwen3"), "--model", dir.path().to_str().unwrap(), "--tokens", "1"]);
+        assert_eq!(r.code, 3, "{}", r.err);
+        assert!(r.err.contains(part), "{}", r.err);
+    }
+    let sharded = fixture("glm_moe_dsa");
+    for entry in std::fs::read_dir(&sharded.dir).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, dir.path().join(path.file_name().unwrap())).unwrap();
+    }
+    std::fs::remove_file(dir.path().join("model-00002-of-00002.safetensors")).unwrap();
+    let r = coli(&["exec", &graph("glm52"), "--model", dir.path().to_str().unwrap(), "--tokens", "1"]);
+    assert_eq!(r.code, 3);
+    assert!(r.err.contains("model-00002-of-00002.safetensors"), "{}", r.err);
+}
+
+#[test]
+fn help_version_plan_and_dot() {
+    let help = coli(&["exec", "--help"]);
+    assert!(help.code == 0 && help.out.contains("Examples:") && help.out.contains("--logits-out"));
+    assert!(coli(&["--version"]).out.starts_with("coli "));
+    let plan = coli(&["plan", "graphs/glm52.ron", "--json"]);
+    let doc: serde_json::Value = serde_json::from_str(&plan.out).unwrap();
+    assert_eq!((doc["schema"].as_i64(), doc["layers"].as_i64()), (Some(1), Some(8)));
+    let text = coli(&["plan", "graphs/glm52.ron"]).out;
+    snapshots(|| insta::assert_snapshot!("plan-demo", text));
+    let dot = coli(&["graph", "graphs/glm52.ron", "--layers", "1", "--format", "dot"]);
+    assert!(dot.out.starts_with("digraph coli {") && dot.out.trim_end().ends_with('}'));
+}

@@ -1,0 +1,14 @@
+//! Tests of whole models, of the command line and of the project's own rules. One binary, so that it links once.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod architecture;
+mod cli;
+mod demo;
+mod diagnostics;
+mod models;
+mod plans;
+mod random;
+mod support;
+mod weights;
