@@ -1,5 +1,9 @@
-//! Tells the program which commit and features it was built from.
+//! Compiles the shaders, and tells the program which commit and features it was built from.
 
+#[path = "build/shaders.rs"]
+mod shaders;
+
+use std::path::Path;
 use std::process::Command;
 
 fn main() {
@@ -8,6 +12,9 @@ fn main() {
     println!("cargo:rustc-env=COLI_GIT_HASH={}", hash.unwrap_or_else(|| "not a git checkout".into()));
     let demo = std::env::var_os("CARGO_FEATURE_DEMO").is_some();
     println!("cargo:rustc-env=COLI_FEATURES={}", if demo { "demo" } else { "none" });
+    let out = std::env::var_os("OUT_DIR").unwrap_or_default();
+    shaders::build(Path::new("shaders"), Path::new(&out));
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build");
     println!("cargo:rerun-if-changed=.git/HEAD");
 }

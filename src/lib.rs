@@ -14,6 +14,8 @@ pub mod weights;
 pub mod oracle;
 
 pub mod cpu;
+pub mod vk;
+
 pub mod plan;
 
 pub mod run;

@@ -4,7 +4,7 @@ use super::exec::since;
 use super::failure::Failure;
 use super::logits::LogitsFile;
 use super::progress::Progress;
-use crate::graph::Row;
+use crate::graph::{Role, Row};
 use crate::run::{Session, Want};
 use crate::text::{Sampler, Stops, Tokenizer};
 use std::io::Write;
@@ -130,7 +130,7 @@ pub fn run(mut job: Job, prompt: &[u32], n: u32, progress: &Progress) -> Result<
             break;
         }
         let row = Row { token: next, position, slot: 0, logits: true };
-        pending = job.session.step(vec![row], &mut |_, _| {})?;
+        pending = job.session.step(Role::Decode, vec![row], &mut |_, _| {})?;
     }
     let decode = since(decode_start);
     if let Some(file) = job.logits {

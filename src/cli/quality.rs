@@ -4,7 +4,7 @@ use super::exec::since;
 use super::failure::Failure;
 use super::files;
 use super::progress::Progress;
-use crate::graph::Row;
+use crate::graph::{Role, Row};
 use crate::run::{Device, Model, Session, Sizes, Want};
 use crate::text::{ChatTemplate, Message, Stops, Tokenizer, argmax};
 use serde::Deserialize;
@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// Questions answered at once
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=8))]
     slots: u32,
     /// Print each wrong answer on stderr
     #[arg(long)]
@@ -189,7 +189,7 @@ impl Bench {
             return Ok(());
         }
         let vocab = self.session.limits().vocab as usize;
-        let logits = self.session.step(rows.clone(), &mut |_, _| {})?;
+        let logits = self.session.step(Role::Decode, rows.clone(), &mut |_, _| {})?;
         for (row, logits) in rows.iter().zip(logits.chunks_exact(vocab)) {
             if let Some(a) = &mut active[row.slot as usize] {
                 a.tokens.push(a.next);

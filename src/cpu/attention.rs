@@ -16,7 +16,9 @@ pub trait Cache: Sync {
 /// The rows of one segment that a row of the step looks at, ascending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen<'a> {
+    /// All of these.
     All(Range<usize>),
+    /// Only those of a list.
     Chosen(Cow<'a, [u32]>),
 }
 

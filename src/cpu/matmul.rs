@@ -104,12 +104,8 @@ fn run(job: &Job, at: usize, part: &mut [f32], sum: Sum) {
 /// written and read again. The bits are those of `run`.
 fn in_place(job: &Job, at: usize, x: &[f32], part: &mut [f32]) {
     let stride = 2 * job.w.cols;
-    let w = &job.w.data[(job.first + at) * stride..][..part.len() * stride];
-    for (y, w) in part.chunks_mut(QUAD).zip(w.chunks(QUAD * stride)) {
-        let row = |k: usize| &w[k.min(y.len() - 1) * stride..][..stride];
-        let sums = (simd().dot4_bf16)(x, std::array::from_fn(row));
-        y.copy_from_slice(&sums[..y.len()]);
-    }
+    let rows = job.w.data[(job.first + at) * stride..].chunks_exact(stride);
+    part.iter_mut().zip(rows).for_each(|(y, w)| *y = (simd().dot_bf16)(w, x));
 }
 
 /// Rows `first..first + count` of the matrix; the last one stands in for those that are missing.

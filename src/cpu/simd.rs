@@ -20,8 +20,8 @@ pub struct Simd {
     pub dot: fn(&[f32], &[f32]) -> f32,
     /// `dot` of one vector with four others, each with the bits that `dot` would give.
     pub dot4: fn(&[f32], [&[f32]; 4]) -> [f32; 4],
-    /// `dot4` with bf16 values as they are stored, two bytes each.
-    pub dot4_bf16: fn(&[f32], [&[u8]; 4]) -> [f32; 4],
+    /// `dot` of bf16 values as they are stored, two bytes each, with as many f32.
+    pub dot_bf16: fn(&[u8], &[f32]) -> f32,
     /// `y += a x` by fused multiply-add; both of one length.
     pub axpy: fn(f32, &[f32], &mut [f32]),
     /// `sum_i a[i] b[i]` in f64; both of one length.
@@ -54,7 +54,7 @@ const PORTABLE: Simd = Simd {
     name: "portable",
     dot: |a, b| body::dot::<FUSED>(a, b),
     dot4: |a, b| body::dot4::<FUSED>(a, b),
-    dot4_bf16: |a, b| body::dot4_bf16::<FUSED>(a, b),
+    dot_bf16: |a, b| body::dot_bf16::<FUSED>(a, b),
     axpy: |a, x, y| body::axpy::<FUSED>(a, x, y),
     dot64: |a, b| body::dot64(a, b),
 };
@@ -133,33 +133,23 @@ mod body {
         [tree(c0), tree(c1), tree(c2), tree(c3)]
     }
 
-    /// The upper halves of f32.
     #[inline(always)]
-    fn wide(b: &[[u8; 2]; LANES]) -> [f32; LANES] {
-        b.map(|b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16))
-    }
-
-    #[inline(always)]
-    pub fn dot4_bf16<const FUSED: bool>(a: &[f32], b: [&[u8]; 4]) -> [f32; 4] {
-        assert!(b.iter().all(|b| b.len() == 2 * a.len()));
-        let (a, a_end) = a.as_chunks::<LANES>();
-        let parts = b.map(|b| b.as_chunks::<2>().0.as_chunks::<LANES>());
-        let [b0, b1, b2, b3] = parts.map(|p| p.0);
-        let [mut c0, mut c1, mut c2, mut c3] = [[0.0; LANES]; 4];
-        for ((((a, b0), b1), b2), b3) in a.iter().zip(b0).zip(b1).zip(b2).zip(b3) {
-            lanes::<FUSED>(a, &wide(b0), &mut c0);
-            lanes::<FUSED>(a, &wide(b1), &mut c1);
-            lanes::<FUSED>(a, &wide(b2), &mut c2);
-            lanes::<FUSED>(a, &wide(b3), &mut c3);
-        }
-        if !a_end.is_empty() {
-            for (acc, (_, end)) in [&mut c0, &mut c1, &mut c2, &mut c3].into_iter().zip(parts) {
-                let mut padded = [[0; 2]; LANES];
-                padded[..end.len()].copy_from_slice(end);
-                ends::<FUSED>(a_end, &wide(&padded)[..end.len()], acc);
+    pub fn dot_bf16<const FUSED: bool>(a: &[u8], b: &[f32]) -> f32 {
+        assert_eq!(a.len(), 2 * b.len());
+        let wide = |a: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*a)) << 16);
+        let mut acc = [0.0; LANES];
+        let ((a, a_end), (b, b_end)) = (a.as_chunks::<2>().0.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+        for (a, b) in a.iter().zip(b) {
+            let mut values = [0.0; LANES];
+            for l in 0..LANES {
+                values[l] = wide(&a[l]);
             }
+            lanes::<FUSED>(&values, b, &mut acc);
         }
-        [tree(c0), tree(c1), tree(c2), tree(c3)]
+        for (acc, (a, b)) in acc.iter_mut().zip(a_end.iter().zip(b_end)) {
+            *acc = fma::<FUSED>(wide(a), *b, *acc);
+        }
+        tree(acc)
     }
 
     #[inline(always)]
@@ -199,7 +189,7 @@ mod avx2 {
     use super::{Simd, body};
 
     /// In `available` only after the features were found.
-    pub const SIMD: Simd = Simd { name: "AVX2 + FMA", dot, dot4, dot4_bf16, axpy, dot64 };
+    pub const SIMD: Simd = Simd { name: "AVX2 + FMA", dot, dot4, dot_bf16, axpy, dot64 };
 
     fn dot(a: &[f32], b: &[f32]) -> f32 {
         #[target_feature(enable = "avx2,fma")]
@@ -219,10 +209,10 @@ mod avx2 {
         unsafe { kernel(a, b) }
     }
 
-    fn dot4_bf16(a: &[f32], b: [&[u8]; 4]) -> [f32; 4] {
+    fn dot_bf16(a: &[u8], b: &[f32]) -> f32 {
         #[target_feature(enable = "avx2,fma")]
-        fn kernel(a: &[f32], b: [&[u8]; 4]) -> [f32; 4] {
-            body::dot4_bf16::<true>(a, b)
+        fn kernel(a: &[u8], b: &[f32]) -> f32 {
+            body::dot_bf16::<true>(a, b)
         }
         // SAFETY: as for `dot`.
         unsafe { kernel(a, b) }
@@ -290,8 +280,7 @@ mod tests {
                 let half: Vec<half::bf16> = noise(1, n).into_iter().map(half::bf16::from_f32).collect();
                 let bytes: Vec<u8> = std::iter::once(0).chain(half.iter().flat_map(|h| h.to_le_bytes())).collect();
                 let (wide, b): (Vec<f32>, _) = (half.iter().map(|h| h.to_f32()).collect(), noise(2, n));
-                let four = (s.dot4_bf16)(&b, [&bytes[1..]; 4]);
-                assert_eq!(four.map(f32::to_bits), [(s.dot)(&wide, &b).to_bits(); 4], "{} {n}", s.name);
+                assert_eq!((s.dot_bf16)(&bytes[1..], &b).to_bits(), (s.dot)(&wide, &b).to_bits(), "{} {n}", s.name);
             }
         }
     }

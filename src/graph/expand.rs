@@ -314,7 +314,7 @@ impl<'a> Expander<'a> {
     fn weight(&mut self, need: crate::ops::WeightNeed, layer: Option<u32>) -> Option<WeightId> {
         if let Some(id) = self.weight_ids.get(&need.names) {
             let first = &self.weights[id.0 as usize].need;
-            if first.shape == need.shape {
+            if (&first.shape, first.experts, first.at_least) == (&need.shape, need.experts, need.at_least) {
                 return Some(*id);
             }
             let message =

@@ -144,6 +144,18 @@ impl States {
         &mut m.data[at..at + m.width]
     }
 
+    /// Values of a state in all slots.
+    pub fn values(&self, state: usize) -> usize {
+        self.memories[state].data.len()
+    }
+
+    /// All rows that a state keeps of one slot.
+    pub fn slot_mut(&mut self, state: usize, slot: u32) -> &mut [f32] {
+        let m = &mut self.memories[state];
+        let range = Self::slot_range(m, slot, m.capacity);
+        &mut m.data[range]
+    }
+
     fn check(&self, slot: u32) -> Result<(), StateError> {
         if slot < self.limits.slots { Ok(()) } else { Err(StateError::Slot { slot, slots: self.limits.slots }) }
     }

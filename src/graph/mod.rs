@@ -16,5 +16,5 @@ pub mod value;
 pub use expand::expand;
 pub use memory::{Snapshot, StateError, States};
 pub use node::{Edge, Graph, LayerKind, Node, Resource, State, StateId, Weight, WeightId};
-pub use step::{Emit, Limits, Row, Step, StepError};
+pub use step::{DECODE_ROWS, Emit, Limits, Role, Row, Step, StepError};
 pub use value::{Value, Watch};

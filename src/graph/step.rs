@@ -34,6 +34,18 @@ pub struct Emit {
     pub window: u32,
 }
 
+/// What the rows of a step are, which decides the kernels that compute them, whatever their number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Rows of a prompt: tiled kernels.
+    Prompt,
+    /// One to eight generated rows: each weight row is read once for all of them.
+    Decode,
+}
+
+/// Generated rows in one step at most.
+pub const DECODE_ROWS: usize = 8;
+
 /// What a step may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -60,6 +72,8 @@ pub enum StepError {
     Slot { slot: u32, slots: u32 },
     #[error("slot {slot} holds {len} positions, so its next row must be position {len}, not {position}")]
     Gap { slot: u32, len: u32, position: u32 },
+    #[error("{0} generated rows in one step, at most {DECODE_ROWS} are possible")]
+    DecodeRows(usize),
     #[error("{rows} rows of slot {slot} in one step, but the state was made for {chunk}")]
     Chunk { slot: u32, rows: u32, chunk: u32 },
 }
@@ -67,15 +81,19 @@ pub enum StepError {
 /// The rows of a step, checked. Rows of several slots may alternate; within a slot positions follow on.
 #[derive(Debug, Clone)]
 pub struct Step {
+    role: Role,
     rows: Vec<Row>,
     outputs: Vec<usize>,
 }
 
 impl Step {
     /// `lengths[slot]` is what each slot holds before the step.
-    pub fn new(rows: Vec<Row>, limits: Limits, lengths: &[u32]) -> Result<Step, StepError> {
+    pub fn new(role: Role, rows: Vec<Row>, limits: Limits, lengths: &[u32]) -> Result<Step, StepError> {
         if rows.is_empty() {
             return Err(StepError::Empty);
+        }
+        if role == Role::Decode && rows.len() > DECODE_ROWS {
+            return Err(StepError::DecodeRows(rows.len()));
         }
         let mut next = lengths.to_vec();
         for r in &rows {
@@ -98,7 +116,11 @@ impl Step {
             }
         }
         let outputs = (0..rows.len()).filter(|i| rows[*i].logits).collect();
-        Ok(Step { rows, outputs })
+        Ok(Step { role, rows, outputs })
+    }
+
+    pub fn role(&self) -> Role {
+        self.role
     }
 
     pub fn rows(&self) -> &[Row] {
@@ -130,7 +152,7 @@ mod tests {
 
     #[test]
     fn rows_follow_on_in_each_slot() {
-        let step = Step::new(vec![row(0, 3), row(1, 0), row(0, 4), row(1, 1)], LIMITS, &[3, 0]).unwrap();
+        let step = Step::new(Role::Decode, vec![row(0, 3), row(1, 0), row(0, 4), row(1, 1)], LIMITS, &[3, 0]).unwrap();
         assert_eq!(step.outputs(), [0, 3]);
         assert_eq!(step.emitted(4), [Emit { row: 0, slot: 0, window: 0 }]);
         assert_eq!(step.emitted(2).len(), 2);
@@ -138,7 +160,7 @@ mod tests {
 
     #[test]
     fn refuses_what_does_not_fit() {
-        let bad = |rows: Vec<Row>, lengths: &[u32]| Step::new(rows, LIMITS, lengths).unwrap_err();
+        let bad = |rows: Vec<Row>, lengths: &[u32]| Step::new(Role::Prompt, rows, LIMITS, lengths).unwrap_err();
         assert_eq!(bad(vec![], &[0, 0]), StepError::Empty);
         assert!(matches!(bad(vec![row(0, 1)], &[0, 0]), StepError::Gap { .. }));
         assert!(matches!(bad(vec![row(2, 0)], &[0, 0]), StepError::Slot { .. }));

@@ -88,10 +88,11 @@ fn heads(a: &mut Args, t: &Tensor) -> Option<(u64, u64)> {
     }
 }
 
-/// A selection must choose rows of the cache that it is used with.
+/// A selection must choose rows of the cache that it is used with; a ring keeps too few to choose from.
 fn selection(a: &mut Args, select: &Got, cache: &Got, every: u64) -> Option<()> {
+    let ring = matches!(cache.ty, Type::Cache { window: Some(_), .. });
     match select.ty {
-        Type::Selection { every: e, .. } if e == every => Some(()),
+        Type::Selection { every: e, .. } if e == every && !ring => Some(()),
         _ => {
             a.mismatch(
                 format!(
@@ -180,8 +181,8 @@ fn attn_latent(a: &mut Args) -> Option<(Op, Type)> {
     let select = if a.has("select") { Some(a.operand("select")) } else { None };
     let (q, q_rope, kv, scale) = (q?, q_rope?, kv?, scale?);
     let ((n, rank), (n_rope, rope)) = (heads(a, &q)?, heads(a, &q_rope)?);
-    let (width, every, _) = cache(a, &kv)?;
-    if n != n_rope || width != rank + rope {
+    let (width, every, window) = cache(a, &kv)?;
+    if n != n_rope || width != rank + rope || every != 1 || window.is_some() {
         let message = format!(
             "`{}` is {}, but {} heads of {rank} and {rope} channels need rows of {}",
             kv.name,

@@ -126,9 +126,20 @@ pub fn glu_kind(a: &mut Args) -> Option<GluKind> {
     Some(match kind {
         0 => GluKind::Silu,
         1 => GluKind::Gelu,
-        2 => GluKind::Situ { beta: a.number("beta")? as f32, linear_beta: a.number("linear_beta")? as f32 },
-        _ => GluKind::SiluClamped { limit: a.number("limit")? as f32 },
+        2 => GluKind::Situ { beta: positive(a, "beta")?, linear_beta: positive(a, "linear_beta")? },
+        _ => GluKind::SiluClamped { limit: positive(a, "limit")? },
     })
+}
+
+/// A number over zero: these divide, or are a distance.
+fn positive(a: &mut Args, field: &str) -> Option<f32> {
+    match a.number(field)? {
+        x if x > 0.0 => Some(x as f32),
+        x => {
+            a.error(a.span(field), format!("`{field}` must be over 0, this is {x}"));
+            None
+        }
+    }
 }
 
 fn glu(a: &mut Args) -> Option<(Op, Type)> {

@@ -69,6 +69,10 @@ pub const OPS: &[OpInfo] = &[
 fn router_logits(a: &mut Args) -> Option<(Op, Type)> {
     let (x, experts) = (a.tensor("of"), a.size("experts"));
     let (x, experts) = (x?, experts?);
+    if x.rows != RowDim::Tokens {
+        a.mismatch(format!("`{}` is {}, but a row per token is needed", x.op.name, x.op.ty), &[&x.op]);
+        return None;
+    }
     a.weight("w", &[experts, x.width()], WeightRole::Router)?;
     let op = Op::RouterLogits { inp: x.width() as usize, experts: experts as usize };
     Some((op, Type::tensor(x.rows, &[experts])))
@@ -152,7 +156,7 @@ fn moe_experts(a: &mut Args) -> Option<(Op, Type)> {
     let gate = a.experts("gate", &[ff, inp], experts);
     let up = a.experts("up", &[ff, inp], experts);
     let down = a.experts("down", &[inp, ff], experts);
-    (gate?, up?, down?);
+    gate.and(up).and(down)?;
     let op = Op::MoeExperts {
         inp: inp as usize,
         ff: ff as usize,

@@ -1,10 +1,26 @@
-//! What a graph costs, before any device is known: sizes, state, transients, bytes per token.
+//! A graph to a plan: what runs where and when, in which bytes, behind which barriers.
 //!
-//! [`summary`] counts, [`memory`] places transients by lifetime, [`text`] prints. Nothing here knows a
-//! device or a tensor's bytes: a graph and the formats of its weights are enough.
+//! [`compile`](compile::compile) is the list of steps: [`place`] decides GPU or CPU for every node, [`lower`] makes
+//! passes and fuses, [`schedule`] finds segments and levels, [`memory`] places transients by lifetime, [`barrier`]
+//! derives barriers, and [`prove`] replays the finished plan and refuses it if any conflict is unordered. [`summary`] and
+//! [`text`] count what a graph costs before any device is known.
+//!
+//! Invariant: no Vulkan type appears here. A graph and the formats of its weights are enough, so plans are
+//! printed, compared and proven on machines without a GPU.
 
+pub mod barrier;
+pub mod compile;
+pub mod lower;
 pub mod memory;
+pub mod pass;
+pub mod place;
+pub mod print;
+pub mod prove;
+pub mod schedule;
 pub mod summary;
 pub mod text;
 
+pub use crate::graph::Role;
+pub use compile::{Plan, PlanError, compile};
+pub use lower::Shape;
 pub use summary::{Summary, summarize};

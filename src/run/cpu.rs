@@ -19,33 +19,22 @@ use crate::ops::{Op, ResourceId};
 use crate::weights::Bound;
 use std::collections::HashMap;
 use std::sync::Arc;
-use work::Work;
+pub(in crate::run) use work::Work;
 
 /// A graph with its weights and the state of its sequences.
 pub struct Cpu {
     graph: Arc<Graph>,
     weights: Arc<Bound>,
     states: States,
-    plan: Plan,
-}
-
-/// What follows from the graph alone.
-struct Plan {
-    /// For each node, the resources that nothing reads after it.
+    tables: Tables,
     done: Vec<Vec<ResourceId>>,
-    /// For each node that rotates, which of the graph's frequency tables it uses.
-    tables: Vec<usize>,
 }
 
-impl Plan {
-    fn new(graph: &Graph) -> Plan {
-        let mut done = vec![vec![]; graph.dag.node_count()];
-        for (id, last) in graph.last_use().into_iter().enumerate() {
-            let id = ResourceId(id as u32);
-            if let Some(node) = last.filter(|_| id != graph.logits) {
-                done[node.index()].push(id);
-            }
-        }
+/// For each node that rotates, which of the graph's frequency tables it uses.
+pub(in crate::run) struct Tables(Vec<usize>);
+
+impl Tables {
+    pub(in crate::run) fn new(graph: &Graph) -> Self {
         let mut known: HashMap<Vec<u32>, usize> = HashMap::new();
         let mut table = |op: &Op| match op {
             Op::Rope { rope, .. } => {
@@ -54,21 +43,39 @@ impl Plan {
             }
             _ => 0,
         };
-        Plan { done, tables: graph.nodes().map(|(_, n)| table(&n.op)).collect() }
+        Self(graph.nodes().map(|(_, n)| table(&n.op)).collect())
     }
+
+    pub(in crate::run) fn numbers(&self) -> &[usize] {
+        &self.0
+    }
+}
+
+/// For each node, the resources that nothing reads after it.
+fn dropped_after(graph: &Graph) -> Vec<Vec<ResourceId>> {
+    let mut done = vec![vec![]; graph.dag.node_count()];
+    for (id, last) in graph.last_use().into_iter().enumerate() {
+        let id = ResourceId(id as u32);
+        if let Some(node) = last.filter(|_| id != graph.logits) {
+            done[node.index()].push(id);
+        }
+    }
+    done
 }
 
 impl Cpu {
     /// `weights` answers the graph's weights in their order. The state of `limits.slots` sequences starts empty.
     pub fn new(graph: Arc<Graph>, weights: Arc<Bound>, limits: Limits) -> Self {
-        let (states, plan) = (States::new(&graph, limits), Plan::new(&graph));
-        Self { graph, weights, states, plan }
+        let (states, tables, done) = (States::new(&graph, limits), Tables::new(&graph), dropped_after(&graph));
+        Self { graph, weights, states, tables, done }
     }
 
+    /// The state of all sequences.
     pub fn states(&self) -> &States {
         &self.states
     }
 
+    /// The state of all sequences, to reset, restore or cut them.
     pub fn states_mut(&mut self) -> &mut States {
         &mut self.states
     }
@@ -81,9 +88,9 @@ impl Cpu {
     /// slots may have been written: such a slot must be restored from a snapshot or reset.
     pub fn step(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, CpuError> {
         // The step may have been checked against other limits or lengths.
-        Step::new(step.rows().to_vec(), self.states.limits(), self.states.lengths())?;
+        Step::new(step.role(), step.rows().to_vec(), self.states.limits(), self.states.lengths())?;
         let graph = Arc::clone(&self.graph);
-        let mut work = Work::new(&graph, &self.weights, step, &mut self.states, &self.plan.tables);
+        let mut work = Work::new(&graph, &self.weights, step, &mut self.states, self.tables.numbers());
         for (i, node) in graph.nodes() {
             let value = work.run(i.index(), node)?;
             if let Some(row) = work.bad_row(node, &value) {
@@ -91,7 +98,7 @@ impl Cpu {
             }
             watch(node, &value);
             work.keep(node.output, value);
-            self.plan.done[i.index()].iter().for_each(|id| work.drop_value(*id));
+            self.done[i.index()].iter().for_each(|id| work.drop_value(*id));
         }
         let logits = work.take(graph.logits);
         self.states.advance(step.rows());

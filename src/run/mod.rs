@@ -3,6 +3,7 @@
 pub mod cpu;
 pub mod load;
 pub mod session;
+pub mod vulkan;
 
 pub use load::{LoadError, Model, ModelSource};
 pub use session::{Device, RunError, Session, Sizes, Want};

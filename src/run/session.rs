@@ -2,8 +2,10 @@
 
 use super::cpu::{Cpu, CpuError};
 use super::load::Model;
-use crate::graph::{Limits, Row, Snapshot, StateError, States, Step, StepError, Watch};
+use super::vulkan::{Options, Vulkan, VulkanError};
+use crate::graph::{Limits, Role, Row, Snapshot, StateError, States, Step, StepError, Watch};
 use crate::oracle::{Oracle, OracleError};
+use crate::vk;
 
 /// What computes the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +13,8 @@ pub enum Device {
     Cpu,
     /// The reference: one thread, f64 sums, slow.
     Oracle,
+    /// An opened Vulkan device.
+    Vulkan,
 }
 
 impl Device {
@@ -18,6 +22,7 @@ impl Device {
         match self {
             Device::Cpu => "cpu",
             Device::Oracle => "oracle",
+            Device::Vulkan => "vulkan",
         }
     }
 }
@@ -33,11 +38,14 @@ pub enum RunError {
     Oracle(#[from] OracleError),
     #[error(transparent)]
     Cpu(#[from] CpuError),
+    #[error(transparent)]
+    Vulkan(#[from] VulkanError),
 }
 
 enum Backend {
     Cpu(Cpu),
     Oracle(Oracle),
+    Vulkan(Box<Vulkan>),
 }
 
 /// How large a session may grow.
@@ -65,14 +73,22 @@ pub struct Session {
 }
 
 impl Session {
+    /// A session on the host: `Device::Cpu` or `Device::Oracle`.
     pub fn new(model: &Model, device: Device, sizes: Sizes) -> Self {
         let limits = Limits { vocab: model.graph.vocab as u32, ctx: sizes.ctx, slots: sizes.slots, chunk: sizes.chunk };
         let (graph, weights) = (model.graph.clone(), model.weights.clone());
         let backend = match device {
-            Device::Cpu => Backend::Cpu(Cpu::new(graph, weights, limits)),
             Device::Oracle => Backend::Oracle(Oracle::new(graph, weights, limits)),
+            Device::Cpu | Device::Vulkan => Backend::Cpu(Cpu::new(graph, weights, limits)),
         };
         Self { backend, limits }
+    }
+
+    /// A session on a Vulkan device: compiles the plans and uploads the weights.
+    pub fn on_vulkan(model: &Model, device: vk::Device, sizes: Sizes, options: &Options) -> Result<Self, RunError> {
+        let limits = Limits { vocab: model.graph.vocab as u32, ctx: sizes.ctx, slots: sizes.slots, chunk: sizes.chunk };
+        let vulkan = Vulkan::new(device, model.graph.clone(), model.weights.clone(), limits, options)?;
+        Ok(Self { backend: Backend::Vulkan(Box::new(vulkan)), limits })
     }
 
     pub fn limits(&self) -> Limits {
@@ -82,6 +98,7 @@ impl Session {
     fn states(&self) -> &States {
         match &self.backend {
             Backend::Cpu(b) => b.states(),
+            Backend::Vulkan(b) => b.states(),
             Backend::Oracle(b) => b.states(),
         }
     }
@@ -89,6 +106,7 @@ impl Session {
     fn states_mut(&mut self) -> &mut States {
         match &mut self.backend {
             Backend::Cpu(b) => b.states_mut(),
+            Backend::Vulkan(b) => b.states_mut(),
             Backend::Oracle(b) => b.states_mut(),
         }
     }
@@ -103,11 +121,12 @@ impl Session {
     }
 
     /// Runs rows of any slots as one step; logits `[rows that want them][vocab]`, in row order.
-    pub fn step(&mut self, rows: Vec<Row>, watch: &mut Watch) -> Result<Vec<f32>, RunError> {
+    pub fn step(&mut self, role: Role, rows: Vec<Row>, watch: &mut Watch) -> Result<Vec<f32>, RunError> {
         self.states().usable(&rows)?;
-        let step = Step::new(rows, self.limits, self.states().lengths())?;
+        let step = Step::new(role, rows, self.limits, self.states().lengths())?;
         let done = match &mut self.backend {
             Backend::Cpu(b) => b.step(&step, watch).map_err(RunError::from),
+            Backend::Vulkan(b) => b.step(&step, watch).map_err(RunError::from),
             Backend::Oracle(b) => b.step(&step, watch).map_err(RunError::from),
         };
         if done.is_err() {
@@ -141,19 +160,23 @@ impl Session {
         let mut logits = vec![];
         let mut count = 0;
         for chunk in rows.chunks(self.limits.chunk as usize) {
-            logits.extend(self.step(chunk.to_vec(), &mut |_, _| {})?);
+            logits.extend(self.step(Role::Prompt, chunk.to_vec(), &mut |_, _| {})?);
             count += chunk.len();
             done(count);
         }
         Ok(logits)
     }
 
-    pub fn snapshot(&self, slot: u32) -> Result<Snapshot, RunError> {
+    pub fn snapshot(&mut self, slot: u32) -> Result<Snapshot, RunError> {
+        if let Backend::Vulkan(b) = &mut self.backend {
+            b.fetch(slot)?;
+        }
         Ok(self.states().snapshot(slot)?)
     }
 
     pub fn restore(&mut self, slot: u32, snapshot: &Snapshot) -> Result<(), RunError> {
-        Ok(self.states_mut().restore(slot, snapshot)?)
+        self.states_mut().restore(slot, snapshot)?;
+        self.store(slot)
     }
 
     /// Forgets the positions from `len` on, if the model's states allow it.
@@ -161,7 +184,15 @@ impl Session {
         Ok(self.states_mut().truncate(slot, len)?)
     }
 
+    /// Empties a sequence. Rows of caches need no clearing: nothing looks beyond a sequence's length.
     pub fn reset(&mut self, slot: u32) -> Result<(), RunError> {
         Ok(self.states_mut().reset(slot)?)
+    }
+
+    fn store(&mut self, slot: u32) -> Result<(), RunError> {
+        match &mut self.backend {
+            Backend::Vulkan(b) => Ok(b.store(slot)?),
+            _ => Ok(()),
+        }
     }
 }

@@ -70,7 +70,7 @@ fn oracle_meets_the_recorded_reference() {
                 layer += 1;
             }
         };
-        let logits = s.step(rows.collect(), &mut see).unwrap();
+        let logits = s.step(coli::graph::Role::Prompt, rows.collect(), &mut see).unwrap();
         let vocab = logits.len() / ids.len();
         let want = find(&reference, &format!("{name}.last_logits")).f32().unwrap();
         let e = rel_l2(&logits[logits.len() - want.len()..], &want);

@@ -5,7 +5,7 @@
 
 use crate::common::fixture::{ALL, Fixture, fixture};
 use crate::support::{argmax, load, worst_row};
-use coli::graph::{Node, Row, StateError, Value};
+use coli::graph::{Node, Role, Row, StateError, Value};
 use coli::ops::Op;
 use coli::run::{Device, Model, RunError, Session, Sizes, Want};
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ fn in_one_go(f: &Fixture, model: &Model, device: Device) -> Vec<f32> {
     let what = format!("{} on {}", f.name, device.name());
     let mut s = session(model, device, f, 1, f.ids.len() as u32);
     let mut choices = Choices::default();
-    let logits = s.step(rows(&f.ids, 0), &mut |n, v| choices.see(n, v)).unwrap();
+    let logits = s.step(Role::Prompt, rows(&f.ids, 0), &mut |n, v| choices.see(n, v)).unwrap();
     check_logits(f, &logits, &what);
     choices.check(f, &what);
     logits
@@ -168,7 +168,7 @@ fn three_slots(f: &Fixture, model: &Model, device: Device, whole: &[f32]) {
                 at[slot] += 1;
             }
         }
-        let logits = s.step(rows.clone(), &mut |_, _| {}).unwrap();
+        let logits = s.step(Role::Decode, rows.clone(), &mut |_, _| {}).unwrap();
         rows.iter().zip(logits.chunks(f.vocab)).for_each(|(r, l)| got[r.slot as usize].extend_from_slice(l));
         turn += 1;
     }

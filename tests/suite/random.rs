@@ -2,7 +2,7 @@
 
 use crate::common::safetensors::{Tensor, write};
 use crate::support::worst_row;
-use coli::graph::{Row, Value, expand};
+use coli::graph::{Role, Row, Value, expand};
 use coli::run::{Device, Model, ModelSource, Session, Sizes, load::requests};
 use coli::spec::{Arch, Config, Source};
 use proptest::prelude::*;
@@ -206,7 +206,7 @@ fn run(model: &Model, device: Device) -> (Vec<(String, Value)>, Vec<f32>) {
                 at[slot] += 1;
             }
         }
-        logits.extend(s.step(rows, &mut |n, v| values.push((n.path(), v.clone()))).unwrap());
+        logits.extend(s.step(Role::Decode, rows, &mut |n, v| values.push((n.path(), v.clone()))).unwrap());
     }
     (values, logits)
 }

@@ -59,7 +59,7 @@ impl Work<'_> {
         Ok(self.rows().iter().enumerate().map(of).collect())
     }
 
-    pub fn attn(&self, n: &Node) -> Made {
+    pub(super) fn attn(&self, n: &Node) -> Made {
         let Op::Attn { heads, kv_heads, dim, v_dim, scale, sink, segments } = &n.op else {
             return Err(CpuError::Kind { node: n.path(), want: "an attention" });
         };
@@ -79,7 +79,7 @@ impl Work<'_> {
     }
 
     /// One key row [c | k_rope] for all heads, whose first part is the value.
-    pub fn attn_latent(&self, n: &Node, rank: usize, rope: usize, select: bool) -> Made {
+    pub(super) fn attn_latent(&self, n: &Node, rank: usize, rope: usize, select: bool) -> Made {
         let Op::AttnLatent { heads, scale, .. } = n.op else {
             return Err(CpuError::Kind { node: n.path(), want: "an attention" });
         };
@@ -98,7 +98,7 @@ impl Work<'_> {
         made(q.len(), |y| attention(&joined, &caches, &seen, shape, y))
     }
 
-    pub fn index_score(&self, n: &Node, heads: usize, dim: usize, scale: f32, every: usize) -> Made {
+    pub(super) fn index_score(&self, n: &Node, heads: usize, dim: usize, scale: f32, every: usize) -> Made {
         let (q, state, w) = (self.tensor(n, 0)?, self.cache(n, 1)?, self.tensor(n, 2)?);
         let states = &*self.states;
         let of = |((q, w), row): ((&[f32], &[f32]), &Row)| {
@@ -110,7 +110,7 @@ impl Work<'_> {
         Ok(Value::Scores(Arc::new(rows.map(of).collect())))
     }
 
-    pub fn topk_select(&self, n: &Node, k: usize) -> Made {
+    pub(super) fn topk_select(&self, n: &Node, k: usize) -> Made {
         let Some(Value::Scores(scores)) = self.input(n, 0) else {
             return Err(CpuError::Kind { node: n.path(), want: "scores" });
         };

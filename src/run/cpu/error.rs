@@ -48,7 +48,7 @@ fn non_finite(node: &str, row: usize, weight: Option<&(String, usize, usize)>) -
 
 impl Work<'_> {
     /// The first row of a value that holds NaN or infinity.
-    pub fn bad_row(&self, node: &Node, value: &Value) -> Option<usize> {
+    pub(in crate::run) fn bad_row(&self, node: &Node, value: &Value) -> Option<usize> {
         let width = match &self.graph.resource(node.output).ty {
             Type::Tensor { dims, .. } => dims.iter().product::<u64>() as usize,
             Type::HcMix { streams } => (2 * streams + streams * streams) as usize,
@@ -66,7 +66,7 @@ impl Work<'_> {
     }
 
     /// Looks for the weight behind a bad value.
-    pub fn blame(&self, node: &Node, row: usize) -> CpuError {
+    pub(in crate::run) fn blame(&self, node: &Node, row: usize) -> CpuError {
         let weight = self.read_by(node).par_iter().find_map_first(|t| {
             let (r, c) = t.find_nan()?;
             Some((t.name().to_owned(), r, c))

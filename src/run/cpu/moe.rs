@@ -30,7 +30,7 @@ fn router_of(r: &op::Router) -> route::Router {
 }
 
 impl Work<'_> {
-    pub fn router_topk(&self, n: &Node, r: &op::Router) -> Made {
+    pub(super) fn router_topk(&self, n: &Node, r: &op::Router) -> Made {
         let z = self.tensor(n, 0)?;
         let router = router_of(r);
         let bias = if r.bias { Some(self.vector(n, 0)?) } else { None };
@@ -66,7 +66,7 @@ impl Work<'_> {
         ids.map_err(|id| CpuError::Table { node: n.path(), token, id, experts: r.experts })
     }
 
-    pub fn moe_experts(&self, n: &Node, inp: usize, out: usize, k: usize, kind: GluKind) -> Made {
+    pub(super) fn moe_experts(&self, n: &Node, inp: usize, out: usize, k: usize, kind: GluKind) -> Made {
         let (x, (ids, weights)) = (self.tensor(n, 0)?, self.route(n, 1)?);
         let [gate, up, down] = n.weights[..] else {
             return Err(CpuError::Kind { node: n.path(), want: "three weights" });

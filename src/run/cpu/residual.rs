@@ -16,7 +16,7 @@ impl Work<'_> {
         }
     }
 
-    pub fn attn_res_mix(&self, n: &Node, d: usize, eps: f32) -> Made {
+    pub(super) fn attn_res_mix(&self, n: &Node, d: usize, eps: f32) -> Made {
         let (x, stack) = (self.shared(n, 0)?, self.stack(n, 1)?);
         if stack.is_empty() {
             return Ok(Value::Tensor(Arc::clone(x)));
@@ -26,30 +26,30 @@ impl Work<'_> {
         made(self.rows().len() * d, |y| residual::attn_res_mix(&entries, &w, &proj, eps, y))
     }
 
-    pub fn attn_res_push(&self, n: &Node) -> Made {
+    pub(super) fn attn_res_push(&self, n: &Node) -> Made {
         let (x, stack) = (self.shared(n, 0)?, self.stack(n, 1)?);
         Ok(Value::Stack(stack.iter().chain([x]).cloned().collect()))
     }
 
-    pub fn hc_weights(&self, n: &Node, h: Hyper, iters: usize) -> Made {
+    pub(super) fn hc_weights(&self, n: &Node, h: Hyper, iters: usize) -> Made {
         let (x, mix, base, scale) = (self.tensor(n, 0)?, self.view(n, 0)?, self.vector(n, 1)?, self.vector(n, 2)?);
         let w = HyperWeights { mix, base: &base, scale: &scale };
         let outs = 2 * h.n + h.n * h.n;
         made(self.rows().len() * outs, |y| residual::hc_weights(x, h, iters, w, y))
     }
 
-    pub fn hc_collapse(&self, n: &Node, streams: usize, d: usize) -> Made {
+    pub(super) fn hc_collapse(&self, n: &Node, streams: usize, d: usize) -> Made {
         let (x, mix) = (self.tensor(n, 0)?, self.tensor(n, 1)?);
         let stride = 2 * streams + streams * streams;
         made(self.rows().len() * d, |y| residual::hc_collapse(x, mix, stride, streams, d, y))
     }
 
-    pub fn hc_expand(&self, n: &Node, streams: usize, d: usize) -> Made {
+    pub(super) fn hc_expand(&self, n: &Node, streams: usize, d: usize) -> Made {
         let (y, x, mix) = (self.tensor(n, 0)?, self.tensor(n, 1)?, self.tensor(n, 2)?);
         made(x.len(), |out| residual::hc_expand(y, x, mix, streams, d, out))
     }
 
-    pub fn hc_head(&self, n: &Node, h: Hyper) -> Made {
+    pub(super) fn hc_head(&self, n: &Node, h: Hyper) -> Made {
         let (x, mix, base, scale) = (self.tensor(n, 0)?, self.view(n, 0)?, self.vector(n, 1)?, self.vector(n, 2)?);
         let w = HyperWeights { mix, base: &base, scale: &scale };
         made(self.rows().len() * h.d, |y| residual::hc_head(x, h, w, y))

@@ -20,7 +20,7 @@ enum Source {
 }
 
 impl Work<'_> {
-    pub fn append(&mut self, n: &Node, width: usize) -> Made {
+    pub(super) fn append(&mut self, n: &Node, width: usize) -> Made {
         let state = self.state(n)?;
         let x = self.shared(n, 0)?.clone();
         let places: Vec<(u32, u32)> = match self.row_dim(n, 0) {
@@ -48,7 +48,7 @@ impl Work<'_> {
         self.slots.values().flat_map(|rows| &rows[rows.len().saturating_sub(len)..]).copied().collect()
     }
 
-    pub fn conv(&mut self, n: &Node, channels: usize, taps: usize, act: bool) -> Made {
+    pub(super) fn conv(&mut self, n: &Node, channels: usize, taps: usize, act: bool) -> Made {
         let (state, w) = (self.state(n)?, decode(self.view(n, 0)?));
         let x = self.shared(n, 0)?.clone();
         let row = |r: usize| &x[r * channels..][..channels];
@@ -73,7 +73,7 @@ impl Work<'_> {
         Ok(value)
     }
 
-    pub fn delta_rule(&mut self, n: &Node, heads: usize, k: usize, v: usize) -> Made {
+    pub(super) fn delta_rule(&mut self, n: &Node, heads: usize, k: usize, v: usize) -> Made {
         let state = self.state(n)?;
         let inputs: Vec<_> = (0..5).map(|i| self.shared(n, i).cloned()).collect::<Result<_, _>>()?;
         let part = |i: usize, r: usize, width: usize| &inputs[i][r * width..][..width];
@@ -100,7 +100,7 @@ impl Work<'_> {
         Ok(Value::tensor(out))
     }
 
-    pub fn window_pool(&mut self, n: &Node, m: usize, d: usize, overlap: bool) -> Made {
+    pub(super) fn window_pool(&mut self, n: &Node, m: usize, d: usize, overlap: bool) -> Made {
         let (state, ape) = (self.state(n)?, self.vector(n, 0)?);
         let kv = self.shared(n, 0)?.clone();
         let width = if overlap { 2 * d } else { d };

@@ -1,7 +1,7 @@
 //! A toy model whose weights are made up from its graph.
 
 use super::*;
-use crate::graph::{Node, Row, expand};
+use crate::graph::{Node, Role, Row, expand};
 use crate::ops::WeightRole;
 use crate::spec::{Arch, Config, Source};
 use crate::weights::{Index, Request};
@@ -51,8 +51,14 @@ Arch(
             s: TopkSelect(of: s, k: "2"),
             o: Attn(q: q, over: [Seg(kv: k), Seg(kv: c, select: s)], scale: "0.5", sink: "sink"),
         },
-        out: { y: Linear(of: o, w: "out", out: "d"), x: Add(a: x, b: y), z: RouterLogits(of: x, w: "router", experts: "experts") },
-        score: { r: RouterTopk(of: z, bias: "bias", k: "2", score: softmax, groups: "2", top_groups: "1", renorm: "true") },
+        out: {
+            y: Linear(of: o, w: "out", out: "d"),
+            x: Add(a: x, b: y),
+            z: RouterLogits(of: x, w: "router", experts: "experts"),
+        },
+        score: {
+            r: RouterTopk(of: z, bias: "bias", k: "2", score: softmax, groups: "2", top_groups: "1", renorm: "true"),
+        },
         table: { r: RouterTopk(of: z, tokens: tokens, table: "table", vocab: "vocab", k: "2", score: sigmoid) },
         moe: {
             y: MoeExperts(of: x, route: r, ff: "6", kind: silu, gate: "e.{e}.gate", up: "e.{e}.up", down: "e.{e}.down"),
@@ -130,7 +136,7 @@ fn row(slot: u32, position: usize) -> Row {
 
 /// Bits of each row's logits.
 fn step(cpu: &mut Cpu, rows: Vec<Row>) -> Vec<Vec<u32>> {
-    let step = Step::new(rows, LIMITS, cpu.states().lengths()).unwrap();
+    let step = Step::new(Role::Prompt, rows, LIMITS, cpu.states().lengths()).unwrap();
     let logits = cpu.step(&step, &mut |_, _| {}).unwrap();
     logits.chunks(11).map(|l| l.iter().map(|v| v.to_bits()).collect()).collect()
 }
@@ -196,7 +202,7 @@ fn values_are_dropped_behind_their_last_reader() {
         most = most.max(made.iter().filter(|w| w.strong_count() > 0).count());
     };
     let mut cpu = cpu();
-    let first = Step::new(vec![row(0, 0)], LIMITS, &[0; 3]).unwrap();
+    let first = Step::new(Role::Prompt, vec![row(0, 0)], LIMITS, &[0; 3]).unwrap();
     cpu.step(&first, &mut watch).unwrap();
     assert_eq!(nodes, cpu.graph.dag.node_count());
     // Two entries of the stack, what a layer is working on, and no layer that is done.
@@ -207,7 +213,7 @@ fn failing(change: impl Fn(&str, &mut [f32])) -> CpuError {
     let graph = toy();
     let weights = weights(&graph, change);
     let mut cpu = Cpu::new(graph, weights, LIMITS);
-    let first = Step::new(vec![row(0, 0), row(0, 1)], LIMITS, &[0; 3]).unwrap();
+    let first = Step::new(Role::Prompt, vec![row(0, 0), row(0, 1)], LIMITS, &[0; 3]).unwrap();
     let error = cpu.step(&first, &mut |_, _| {}).unwrap_err();
     assert_eq!(cpu.states().lengths(), [0; 3]);
     error
@@ -263,7 +269,7 @@ fn a_routing_table_is_checked() {
 
 #[test]
 fn a_step_made_for_other_lengths_is_refused() {
-    let late = Step::new(vec![row(0, 4)], LIMITS, &[4, 0, 0]).unwrap();
+    let late = Step::new(Role::Prompt, vec![row(0, 4)], LIMITS, &[4, 0, 0]).unwrap();
     let error = cpu().step(&late, &mut |_, _| {}).unwrap_err();
     assert!(matches!(error, CpuError::Step(_)), "{error}");
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 type Made = Result<Value, CpuError>;
 
 /// Everything the nodes of one step share.
-pub struct Work<'a> {
+pub(in crate::run) struct Work<'a> {
     pub graph: &'a Graph,
     pub weights: &'a Bound,
     pub step: &'a Step,
@@ -26,14 +26,14 @@ pub struct Work<'a> {
 }
 
 /// A new tensor of `len` values that `fill` writes.
-pub fn made(len: usize, fill: impl FnOnce(&mut [f32])) -> Made {
+pub(in crate::run) fn made(len: usize, fill: impl FnOnce(&mut [f32])) -> Made {
     let mut out = vec![0.0; len];
     fill(&mut out);
     Ok(Value::tensor(out))
 }
 
 impl<'a> Work<'a> {
-    pub fn new(
+    pub(in crate::run) fn new(
         graph: &'a Graph,
         weights: &'a Bound,
         step: &'a Step,
@@ -51,39 +51,39 @@ impl<'a> Work<'a> {
         Self { values: given.collect(), graph, weights, step, states, slots, tables, rotations: HashMap::new() }
     }
 
-    pub fn rows(&self) -> &'a [Row] {
+    pub(in crate::run) fn rows(&self) -> &'a [Row] {
         self.step.rows()
     }
 
-    pub fn keep(&mut self, id: ResourceId, value: Value) {
+    pub(in crate::run) fn keep(&mut self, id: ResourceId, value: Value) {
         self.values[id.0 as usize] = Some(value);
     }
 
-    pub fn drop_value(&mut self, id: ResourceId) {
+    pub(in crate::run) fn drop_value(&mut self, id: ResourceId) {
         self.values[id.0 as usize] = None;
     }
 
-    pub fn take(&mut self, id: ResourceId) -> Option<Value> {
+    pub(in crate::run) fn take(&mut self, id: ResourceId) -> Option<Value> {
         self.values[id.0 as usize].take()
     }
 
-    pub fn input(&self, node: &Node, i: usize) -> Option<&Value> {
+    pub(in crate::run) fn input(&self, node: &Node, i: usize) -> Option<&Value> {
         self.values[node.inputs.get(i)?.0 as usize].as_ref()
     }
 
-    pub fn shared(&self, node: &Node, i: usize) -> Result<&Arc<Vec<f32>>, CpuError> {
+    pub(in crate::run) fn shared(&self, node: &Node, i: usize) -> Result<&Arc<Vec<f32>>, CpuError> {
         match self.input(node, i) {
             Some(Value::Tensor(values)) => Ok(values),
             _ => Err(CpuError::Kind { node: node.path(), want: "a tensor" }),
         }
     }
 
-    pub fn tensor(&self, node: &Node, i: usize) -> Result<&[f32], CpuError> {
+    pub(in crate::run) fn tensor(&self, node: &Node, i: usize) -> Result<&[f32], CpuError> {
         Ok(self.shared(node, i)?)
     }
 
     /// Ids and weights of a route, `[rows][k]` each.
-    pub fn route(&self, node: &Node, i: usize) -> Result<(&[u32], &[f32]), CpuError> {
+    pub(in crate::run) fn route(&self, node: &Node, i: usize) -> Result<(&[u32], &[f32]), CpuError> {
         match self.input(node, i) {
             Some(Value::Route { ids, weights }) => Ok((ids, weights)),
             _ => Err(CpuError::Kind { node: node.path(), want: "a route" }),
@@ -91,7 +91,7 @@ impl<'a> Work<'a> {
     }
 
     /// Index of the state behind a cache.
-    pub fn cache(&self, node: &Node, i: usize) -> Result<usize, CpuError> {
+    pub(in crate::run) fn cache(&self, node: &Node, i: usize) -> Result<usize, CpuError> {
         match self.input(node, i) {
             Some(Value::Cache(state)) => Ok(*state),
             _ => Err(CpuError::Kind { node: node.path(), want: "a cache" }),
@@ -99,27 +99,27 @@ impl<'a> Work<'a> {
     }
 
     /// Index of the state that the node writes.
-    pub fn state(&self, node: &Node) -> Result<usize, CpuError> {
+    pub(in crate::run) fn state(&self, node: &Node) -> Result<usize, CpuError> {
         let state = node.state.ok_or_else(|| CpuError::Kind { node: node.path(), want: "a state" })?;
         Ok(state.0 as usize)
     }
 
-    pub fn weight(&self, node: &Node, i: usize) -> Result<&'a Tensor, CpuError> {
+    pub(in crate::run) fn weight(&self, node: &Node, i: usize) -> Result<&'a Tensor, CpuError> {
         let id = node.weights.get(i).ok_or_else(|| CpuError::Kind { node: node.path(), want: "a weight" })?;
         Ok(self.weights.one(id.0 as usize))
     }
 
-    pub fn view(&self, node: &Node, i: usize) -> Result<View<'a>, CpuError> {
+    pub(in crate::run) fn view(&self, node: &Node, i: usize) -> Result<View<'a>, CpuError> {
         Ok(self.weight(node, i)?.view())
     }
 
     /// A weight's values.
-    pub fn vector(&self, node: &Node, i: usize) -> Result<Vec<f32>, CpuError> {
+    pub(in crate::run) fn vector(&self, node: &Node, i: usize) -> Result<Vec<f32>, CpuError> {
         Ok(decode(self.view(node, i)?))
     }
 
     /// What the rows of an input stand for.
-    pub fn row_dim(&self, node: &Node, i: usize) -> RowDim {
+    pub(in crate::run) fn row_dim(&self, node: &Node, i: usize) -> RowDim {
         match node.inputs.get(i).map(|id| &self.graph.resource(*id).ty) {
             Some(Type::Tensor { rows, .. }) => *rows,
             _ => RowDim::Tokens,
@@ -127,7 +127,7 @@ impl<'a> Work<'a> {
     }
 
     /// Angles of the rows of the node's input, as cosines and sines.
-    pub fn rotations(&mut self, at: usize, node: &Node, inv_freq: &[f32]) -> Arc<Vec<[f32; 2]>> {
+    pub(in crate::run) fn rotations(&mut self, at: usize, node: &Node, inv_freq: &[f32]) -> Arc<Vec<[f32; 2]>> {
         let (dim, step) = (self.row_dim(node, 0), self.step);
         let made = self.rotations.entry((self.tables[at], dim)).or_insert_with(|| {
             let positions: Vec<u32> = match dim {
@@ -140,7 +140,7 @@ impl<'a> Work<'a> {
     }
 
     /// Computes a node, number `at` in execution order. The operators in the order of [`Op`].
-    pub fn run(&mut self, at: usize, n: &Node) -> Made {
+    pub(in crate::run) fn run(&mut self, at: usize, n: &Node) -> Made {
         match &n.op {
             Op::EmbedRow { d, repeat, .. } => self.embed(n, *d, *repeat),
             Op::Linear { inp, out, bias } => self.linear(n, *inp, *out, *bias),

@@ -1,0 +1,124 @@
+// formats: f32 bf16 f16 i8 i4 i4g
+#version 460
+// y = W x (+ bias) (+ add) for many rows: 64 outputs of 16 rows a workgroup, weights decoded once into shared memory.
+#extension GL_GOOGLE_include_directive : require
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 0) const uint LOCAL = 64;
+layout(constant_id = 2) const uint BIAS = 0;
+layout(constant_id = 3) const uint ADD = 0;
+layout(constant_id = 4) const uint GATHER = 0;
+
+#include "params.glsl"
+#include "format.glsl"
+
+layout(set = 0, binding = 1, std430) readonly buffer X { vec4 x[]; };
+layout(set = 0, binding = 2, std430) writeonly buffer Y { float y[]; };
+layout(set = 0, binding = 3, std430) readonly buffer Add { float add[]; };
+
+layout(push_constant, std430) uniform Push {
+    uvec2 w;
+    uvec2 s;
+    uvec2 nw;
+    uvec2 bias;
+    uint inp;
+    uint out_;
+    uint x_stride;
+    uint x_off;
+    uint y_stride;
+    uint y_off;
+    uint add_stride;
+    uint add_off;
+    uint group;
+    float eps;
+};
+
+const uint OUTS = 64;
+const uint ROWS = 16;
+const uint DEPTH = 32;
+
+// Column-major: four neighbours are one load.
+shared vec4 tile_w[DEPTH][OUTS / 4];
+shared vec4 tile_x[DEPTH][ROWS / 4];
+
+// Four outputs by eight columns an invocation.
+void stage_weights(uint first, uint col) {
+    for (uint i = gl_LocalInvocationIndex; i < (OUTS / 4) * (DEPTH / 8); i += LOCAL) {
+        uint o = i % (OUTS / 4);
+        uint c = 8 * (i / (OUTS / 4));
+        Eight v[4];
+        [[unroll]] for (uint k = 0; k < 4; k++) {
+            uint row = first + 4 * o + k;
+            v[k] = Eight(vec4(0.0), vec4(0.0));
+            if (row < out_ && col + c < inp) {
+                v[k] = codes8(w, row * (inp / 8) + (col + c) / 8);
+                float f = group_scale(s, row, inp, col + c, group);
+                v[k] = Eight(v[k].lo * f, v[k].hi * f);
+            }
+        }
+        [[unroll]] for (uint k = 0; k < 4; k++) {
+            tile_w[c + k][o] = vec4(v[0].lo[k], v[1].lo[k], v[2].lo[k], v[3].lo[k]);
+            tile_w[c + 4 + k][o] = vec4(v[0].hi[k], v[1].hi[k], v[2].hi[k], v[3].hi[k]);
+        }
+    }
+}
+
+// Four rows by four columns an invocation.
+void stage_inputs(uint first_row, uint rows, uint col) {
+    for (uint i = gl_LocalInvocationIndex; i < (ROWS / 4) * (DEPTH / 4); i += LOCAL) {
+        uint r = i % (ROWS / 4);
+        uint c = 4 * (i / (ROWS / 4));
+        vec4 v[4];
+        [[unroll]] for (uint k = 0; k < 4; k++) {
+            uint row = first_row + 4 * r + k;
+            v[k] = vec4(0.0);
+            if (row < rows && col + c < inp) {
+                if (GATHER == 1) row = output_row(row);
+                v[k] = x[(row * x_stride + x_off + col + c) / 4];
+            }
+        }
+        [[unroll]] for (uint k = 0; k < 4; k++) tile_x[c + k][r] = vec4(v[0][k], v[1][k], v[2][k], v[3][k]);
+    }
+}
+
+void main() {
+    uint rows = GATHER == 1 ? step_outputs() : step_rows();
+    uint first_row = ROWS * gl_WorkGroupID.y;
+    if (first_row >= rows) return;
+    uint first = OUTS * gl_WorkGroupID.x;
+    // This invocation's patch: four outputs of four rows. All patches need 64 invocations.
+    uint po = gl_LocalInvocationIndex % (OUTS / 4);
+    uint pr = gl_LocalInvocationIndex / (OUTS / 4);
+    vec4 sums[4] = vec4[4](vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
+    for (uint col = 0; col < inp; col += DEPTH) {
+        barrier();
+        stage_weights(first, col);
+        stage_inputs(first_row, rows, col);
+        barrier();
+        // A sum of its own for each tile keeps the rounding error that of a short sum.
+        vec4 part[4] = vec4[4](vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
+        if (pr < ROWS / 4) {
+            // Eight at a time: enough loads in flight, and few registers.
+            [[dont_unroll]] for (uint c8 = 0; c8 < DEPTH; c8 += 8) {
+                [[unroll]] for (uint c = c8; c < c8 + 8; c++) {
+                    vec4 a = tile_w[c][po];
+                    vec4 b = tile_x[c][pr];
+                    [[unroll]] for (uint r = 0; r < 4; r++) part[r] = fma(a, vec4(b[r]), part[r]);
+                }
+            }
+        }
+        [[unroll]] for (uint r = 0; r < 4; r++) sums[r] += part[r];
+    }
+    if (pr >= ROWS / 4) return;
+    [[unroll]] for (uint r = 0; r < 4; r++) {
+        uint row = first_row + 4 * pr + r;
+        [[unroll]] for (uint k = 0; k < 4; k++) {
+            uint o = first + 4 * po + k;
+            if (row >= rows || o >= out_) continue;
+            float v = sums[r][k] * row_scale(s, o);
+            if (BIAS == 1) v += Floats(bias).at[o];
+            if (ADD == 1) v += add[row * add_stride + add_off + o];
+            y[row * y_stride + y_off + o] = v;
+        }
+    }
+}

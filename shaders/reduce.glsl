@@ -1,0 +1,55 @@
+// Sums and scans over a workgroup, for any subgroup size. Lanes are counted, not assumed: the last subgroup may
+// be partial. `me` numbers invocations in scan order; only it may be used with the scans.
+
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+
+// Smallest subgroup 8, largest workgroup 1024.
+shared uint subgroup_parts[128];
+
+float workgroup_sum(float v) {
+    float part = subgroupAdd(v);
+    if (subgroupElect()) subgroup_parts[gl_SubgroupID] = floatBitsToUint(part);
+    barrier();
+    float sum = 0.0;
+    for (uint i = 0; i < gl_NumSubgroups; i++) sum += uintBitsToFloat(subgroup_parts[i]);
+    barrier();
+    return sum;
+}
+
+uint workgroup_max(uint v) {
+    uint part = subgroupMax(v);
+    if (subgroupElect()) subgroup_parts[gl_SubgroupID] = part;
+    barrier();
+    uint most = 0;
+    for (uint i = 0; i < gl_NumSubgroups; i++) most = max(most, subgroup_parts[i]);
+    barrier();
+    return most;
+}
+
+// Sum of v over the invocations before this one, and over all.
+uint workgroup_scan(uint v, out uint total) {
+    uint before = subgroupExclusiveAdd(v);
+    uint part = subgroupAdd(v);
+    if (subgroupElect()) subgroup_parts[gl_SubgroupID] = part;
+    barrier();
+    total = 0;
+    for (uint i = 0; i < gl_NumSubgroups; i++) {
+        if (i == gl_SubgroupID) before += total;
+        total += subgroup_parts[i];
+    }
+    barrier();
+    return before;
+}
+
+// Total order of floats as unsigned numbers: -inf < ... < -0 < +0 < ... < +inf. NaN lies below all of them, so
+// it is never preferred to a number; bits are tested because compilers may assume that NaN does not occur.
+uint ordered(float v) {
+    uint bits = floatBitsToUint(v);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return 1;
+    return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+float from_ordered(uint key) {
+    return uintBitsToFloat(key == 1 ? 0x7fc00000u : (key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
+}

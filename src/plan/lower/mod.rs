@@ -1,0 +1,265 @@
+//! Nodes to passes, with fusion.
+//!
+//! Nodes are taken in execution order, but a pass is made as late as possible: a node first becomes a
+//! [`Pending`] computation, and its reader decides. A linear map that meets a residual sum takes the sum as its
+//! epilogue; a norm that meets linear maps becomes their prologue; slices are views; rows that go to a cache are
+//! written there by whoever made them. What no reader can absorb is forced into a pass of its own.
+//!
+//! The rules, in order: norm into the load of its readers; gate + up + activation; norm, rotation and append in one
+//! pass; router weights, shared expert and residual as epilogues of the experts' second pass; residual as epilogue of
+//! a linear map. Never across a change of place.
+
+mod attention;
+mod cross;
+mod dense;
+mod moe;
+mod pending;
+mod vector;
+
+use super::pass::{Bind, Buf, Count, Dispatch, Pass, Variant, Work};
+use super::place::{Place, Placed, variant};
+use crate::formats::Format;
+use crate::graph::{Graph, Node, Role, WeightId};
+use crate::ops::op::Rope;
+use crate::ops::{ResourceId, Type};
+use pending::{Pending, Repr, View};
+use petgraph::graph::NodeIndex;
+
+/// The largest step that a plan serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub rows: u32,
+    pub ctx: u32,
+    /// Bring every value that a pass makes to the host, for checks.
+    pub observe: bool,
+}
+
+/// A transient and its size for the largest step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transient {
+    pub name: String,
+    pub bytes: u64,
+}
+
+/// Passes in an order of execution, and what they share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lowered {
+    pub passes: Vec<Pass>,
+    pub transients: Vec<Transient>,
+    /// Sets of rotation frequencies: one table per step each.
+    pub ropes: Vec<Vec<f32>>,
+    /// Sizes of upload and readback buffers, by number.
+    pub uploads: Vec<u64>,
+    pub readbacks: Vec<u64>,
+    /// The resource behind each upload and readback.
+    pub upload_of: Vec<ResourceId>,
+    pub readback_of: Vec<ResourceId>,
+    pub upload_types: Vec<Type>,
+    /// Readback buffer of the logits.
+    pub logits: u32,
+}
+
+/// Threads per workgroup.
+const LOCAL: u32 = 64;
+/// Outputs per workgroup of kernels that read weights.
+const PER_GROUP: u32 = 8;
+
+/// Makes passes of a placed graph.
+pub fn lower(
+    graph: &Graph,
+    placed: &[Placed],
+    formats: &dyn Fn(WeightId) -> Format,
+    role: Role,
+    shape: Shape,
+) -> Lowered {
+    let mut l = Lower {
+        graph,
+        placed,
+        formats,
+        role,
+        shape,
+        reads: readers(graph),
+        reprs: vec![Repr::Nothing; graph.resources.len()],
+        on_host: vec![None; graph.resources.len()],
+        out: Lowered {
+            passes: vec![],
+            transients: vec![],
+            ropes: vec![],
+            uploads: vec![],
+            readbacks: vec![],
+            upload_of: vec![],
+            readback_of: vec![],
+            upload_types: vec![],
+            logits: 0,
+        },
+    };
+    for (i, node) in graph.nodes() {
+        match placed[i.index()].place {
+            Place::Gpu => l.gpu(i, node),
+            Place::Cpu => l.cpu(i, node),
+        }
+    }
+    l.out.logits = l.download(graph.logits);
+    if shape.observe {
+        l.download_all();
+    }
+    l.out
+}
+
+/// How many nodes read each resource.
+fn readers(graph: &Graph) -> Vec<u32> {
+    let mut reads = vec![0; graph.resources.len()];
+    graph.nodes().flat_map(|(_, n)| &n.inputs).for_each(|id| reads[id.0 as usize] += 1);
+    reads
+}
+
+struct Lower<'a> {
+    graph: &'a Graph,
+    placed: &'a [Placed],
+    formats: &'a dyn Fn(WeightId) -> Format,
+    role: Role,
+    shape: Shape,
+    reads: Vec<u32>,
+    /// What each resource is on the device.
+    reprs: Vec<Repr>,
+    /// The readback buffer that holds a resource's value for the host, once there is one.
+    on_host: Vec<Option<u32>>,
+    out: Lowered,
+}
+
+impl<'a> Lower<'a> {
+    fn gpu(&mut self, index: NodeIndex, node: &'a Node) {
+        use crate::ops::Op;
+        let repr = match &node.op {
+            Op::EmbedRow { d, repeat, .. } => self.embed(index, *d, *repeat),
+            Op::Linear { .. } | Op::RouterLogits { .. } | Op::LmHead { .. } => self.linear(index),
+            Op::Add => self.add(index),
+            Op::Glu(kind) => self.glu(index, *kind),
+            Op::MulSigmoid => self.binary(index, 1, [0.0; 2]),
+            Op::Sigmoid => self.binary(index, 6, [0.0; 2]),
+            Op::Slice { .. } | Op::View => self.view_of(index),
+            Op::Concat { .. } => Repr::Pending(Pending::Concat { node: index }),
+            Op::RmsNorm { .. } | Op::LayerNorm { .. } | Op::L2Norm { .. } | Op::Rope { .. } => self.vector(index),
+            Op::CacheAppend { .. } => self.append(index),
+            Op::MlaAbsorbQ { heads, nope, v_dim, rank } => self.absorb(index, [*heads, *nope, *v_dim, *rank]),
+            Op::MlaExpandV { heads, nope, v_dim, rank } => self.expand(index, [*heads, *nope, *v_dim, *rank]),
+            Op::AttnLatent { .. } => self.latent(index),
+            Op::Attn { .. } => self.attn(index),
+            Op::IndexScore { .. } => self.index_score(index),
+            Op::TopkSelect { k } => self.topk(index, *k),
+            Op::RouterTopk(router) => self.route(index, router),
+            Op::MoeExperts { .. } => self.experts(index),
+            other => unreachable!("{} was placed on the GPU without a kernel", other.name()),
+        };
+        self.reprs[node.output.0 as usize] = repr;
+    }
+
+    fn node(&self, index: NodeIndex) -> &'a Node {
+        &self.graph.dag[index]
+    }
+
+    fn input(&self, index: NodeIndex, at: usize) -> ResourceId {
+        self.node(index).inputs[at]
+    }
+
+    fn ty(&self, id: ResourceId) -> &'a Type {
+        &self.graph.resource(id).ty
+    }
+
+    /// Values per row.
+    fn width(&self, id: ResourceId) -> u32 {
+        match self.ty(id) {
+            Type::Tensor { dims, .. } => dims.iter().product::<u64>() as u32,
+            Type::Route { k, .. } => 2 * *k as u32,
+            Type::Selection { k, .. } => *k as u32 + 1,
+            Type::HcMix { streams } => (2 * streams + streams * streams) as u32,
+            Type::Scores { .. } => self.shape.ctx,
+            Type::Tokens | Type::Cache { .. } | Type::Stack { .. } => 0,
+        }
+    }
+
+    /// A new transient of `width` values per row.
+    fn transient(&mut self, name: String, width: u32) -> Buf {
+        let bytes = 4 * u64::from(width) * u64::from(self.shape.rows);
+        self.out.transients.push(Transient { name, bytes });
+        Buf::Transient(self.out.transients.len() as u32 - 1)
+    }
+
+    /// Bytes for a binding that a kernel could write, but not with these constants: each pass has its own, since to
+    /// a validation layer the binding is written.
+    fn scratch(&mut self) -> Buf {
+        self.out.transients.push(Transient { name: "unused binding".into(), bytes: 16 });
+        Buf::Transient(self.out.transients.len() as u32 - 1)
+    }
+
+    /// A dense transient for a resource.
+    fn dense(&mut self, id: ResourceId) -> View {
+        let node = self.graph.resource(id).producer.map_or_else(String::new, |p| self.node(p).path());
+        let width = self.width(id);
+        View { buf: self.transient(node, width), stride: width, off: 0, head: self.head(id) }
+    }
+
+    /// Channels of the last dimension, of a tensor with heads.
+    fn head(&self, id: ResourceId) -> u32 {
+        match self.ty(id) {
+            Type::Tensor { dims, .. } => dims.last().map_or(1, |d| *d as u32),
+            _ => self.width(id),
+        }
+    }
+
+    /// Heads (the product of all dimensions but the last) and channels of a tensor.
+    fn heads(&self, id: ResourceId) -> (u32, u32) {
+        let d = self.head(id);
+        (self.width(id) / d.max(1), d)
+    }
+
+    fn variant(&self, w: WeightId) -> Variant {
+        match variant((self.formats)(w)) {
+            Some(v) => v,
+            None => unreachable!("placed on the GPU with a format that has no kernel"),
+        }
+    }
+
+    fn group(&self, w: WeightId) -> u32 {
+        match (self.formats)(w) {
+            Format::Int4Grouped { group } => group,
+            _ => 0,
+        }
+    }
+
+    fn bytes(&self, w: WeightId) -> u64 {
+        let shape = &self.graph.weight(w).need.shape;
+        let cols = shape.last().copied().unwrap_or(1);
+        (self.formats)(w).bytes(shape.iter().product::<u64>() / cols.max(1), cols)
+    }
+
+    /// Number of the table for a rotation.
+    fn rope_table(&mut self, rope: &Rope) -> Buf {
+        let at = self.out.ropes.iter().position(|r| *r == rope.inv_freq).unwrap_or_else(|| {
+            self.out.ropes.push(rope.inv_freq.clone());
+            self.out.ropes.len() - 1
+        });
+        Buf::Rope(at as u32)
+    }
+
+    fn emit(&mut self, index: NodeIndex, fused: &[NodeIndex], dispatch: Dispatch) {
+        let node = self.node(index);
+        let mut nodes = fused.to_vec();
+        nodes.push(index);
+        self.out.passes.push(Pass { name: node.path(), layer: node.layer, nodes, work: Work::Dispatch(dispatch) });
+    }
+
+    fn rows(&self, per: u32) -> Count {
+        Count::Rows(per)
+    }
+}
+
+/// Groups that cover `n` with `per` each.
+fn groups(n: u32, per: u32) -> Count {
+    Count::Fixed(n.div_ceil(per))
+}
+
+/// A binding that is only read, and that this specialisation does not use.
+fn unused() -> Bind {
+    Bind::read(Buf::Dummy)
+}

@@ -1,0 +1,135 @@
+//! Routing and experts.
+
+use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
+use super::pending::{Pending, Repr, View, glu_numbers};
+use super::{LOCAL, Lower, PER_GROUP, groups, unused};
+use crate::ops::op::{GroupScore, Router, Score};
+use crate::ops::{Op, ResourceId};
+use petgraph::graph::NodeIndex;
+
+impl Lower<'_> {
+    pub fn route(&mut self, index: NodeIndex, r: &Router) -> Repr {
+        let node = self.node(index);
+        let (z, y) = (self.flat(node.inputs[0]), self.dense(node.output));
+        let score = match r.score {
+            Score::Sigmoid => 0,
+            Score::Softmax => 1,
+            Score::SqrtSoftplus => 2,
+        };
+        let group_max = u32::from(r.group_score == GroupScore::Max);
+        let bias = if r.bias { Push::Vector(node.weights[0]) } else { Push::NoAddress };
+        let dispatch = Dispatch {
+            kernel: "route",
+            variant: None,
+            spec: vec![LOCAL, score, u32::from(r.bias), u32::from(r.renorm), group_max],
+            push: vec![
+                bias,
+                Push::U32(r.experts as u32),
+                Push::U32(r.k as u32),
+                Push::U32(r.groups as u32),
+                Push::U32(r.top_groups as u32),
+                Push::F32(r.renorm_eps),
+                Push::F32(r.scale),
+            ],
+            set0: vec![Bind::read(z.buf), Bind::write(y.buf)],
+            set1: vec![],
+            groups: (Count::Fixed(1), self.rows(1)),
+            bytes: 0,
+        };
+        self.emit(index, &[], dispatch);
+        Repr::View(y)
+    }
+
+    /// The experts' first pass; the second waits for the sums behind it.
+    pub fn experts(&mut self, index: NodeIndex) -> Repr {
+        let node = self.node(index);
+        let Op::MoeExperts { inp, ff, k, kind, experts, .. } = node.op else { unreachable!("MoeExperts") };
+        let x = self.load(node.inputs[0]);
+        let route = self.force(node.inputs[1]);
+        let hidden = self.transient(format!("{} hidden", node.path()), (k * ff) as u32);
+        let w = node.weights[0];
+        let (number, [p0, p1]) = glu_numbers(kind);
+        let share = |bytes: u64| bytes * k as u64 / experts.max(1) as u64;
+        let per_expert = (self.bytes(w) + self.bytes(node.weights[1])) * experts as u64;
+        let dispatch = Dispatch {
+            kernel: "experts_up",
+            variant: Some(self.variant(w)),
+            spec: vec![LOCAL, x.kind, number, PER_GROUP],
+            push: vec![
+                Push::Experts(w),
+                Push::Experts(node.weights[1]),
+                x.norm,
+                Push::U32(inp as u32),
+                Push::U32(ff as u32),
+                Push::U32(k as u32),
+                Push::U32(x.view.stride),
+                Push::U32(x.view.off),
+                Push::U32(self.group(w)),
+                Push::F32(x.eps),
+                Push::F32(p0),
+                Push::F32(p1),
+            ],
+            set0: vec![Bind::read(x.view.buf), Bind::read(route.buf), Bind::write(hidden)],
+            set1: vec![],
+            groups: (groups(ff as u32, PER_GROUP).times(k as u32), self.rows(1)),
+            bytes: share(per_expert),
+        };
+        self.emit(index, &x.nodes, dispatch);
+        Repr::Pending(Pending::Experts { node: index, hidden, adds: vec![], nodes: vec![] })
+    }
+
+    /// The experts' second pass, with the sums it has taken in.
+    pub fn emit_down(
+        &mut self,
+        index: NodeIndex,
+        output: ResourceId,
+        hidden: Buf,
+        adds: &[ResourceId],
+        nodes: &[NodeIndex],
+    ) -> View {
+        let node = self.node(index);
+        let Op::MoeExperts { ff, k, out, .. } = node.op else { unreachable!("MoeExperts") };
+        let route = self.force(node.inputs[1]);
+        let added: Vec<View> = adds.iter().map(|id| self.dense_rows(*id)).collect();
+        let y = self.dense(output);
+        let w = node.weights[2];
+        let add = |i: usize| added.get(i).map_or(unused(), |v| Bind::read(v.buf));
+        let dispatch = Dispatch {
+            kernel: "experts_down",
+            variant: Some(self.variant(w)),
+            spec: vec![LOCAL, u32::from(!added.is_empty()), u32::from(added.len() > 1), PER_GROUP],
+            push: vec![
+                Push::Experts(w),
+                Push::U32(ff as u32),
+                Push::U32(out as u32),
+                Push::U32(k as u32),
+                Push::U32(y.stride),
+                Push::U32(y.off),
+                Push::U32(self.group(w)),
+            ],
+            set0: vec![Bind::read(hidden), Bind::read(route.buf), Bind::write(y.buf), add(0), add(1)],
+            set1: vec![],
+            groups: (groups(out as u32, PER_GROUP), self.rows(1)),
+            bytes: self.bytes(w) * k as u64,
+        };
+        let (last, fused) = match nodes.split_last() {
+            Some((last, rest)) => (*last, [&[index], rest].concat()),
+            None => (index, vec![]),
+        };
+        self.emit(last, &fused, dispatch);
+        y
+    }
+
+    /// Rows that lie densely from the start of their buffer, as this kernel's sums must.
+    fn dense_rows(&mut self, id: ResourceId) -> View {
+        let v = self.flat(id);
+        let width = self.width(id);
+        if v.stride == width && v.off == 0 {
+            return v;
+        }
+        let Some(producer) = self.graph.resource(id).producer else { unreachable!("a tensor has a producer") };
+        let y = self.dense(id);
+        self.emit_binary(producer, [v, v, y], width, 7, [0.0; 2]);
+        y
+    }
+}

@@ -1,0 +1,194 @@
+//! The vocabulary of a compiled plan: passes, buffers, accesses.
+
+use crate::graph::{StateId, WeightId};
+use petgraph::graph::NodeIndex;
+
+/// Weight formats that kernels exist for; names are the shader variants' suffixes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Variant {
+    F32,
+    Bf16,
+    F16,
+    I8,
+    I4,
+    I4g,
+}
+
+impl Variant {
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Variant::F32 => "f32",
+            Variant::Bf16 => "bf16",
+            Variant::F16 => "f16",
+            Variant::I8 => "i8",
+            Variant::I4 => "i4",
+            Variant::I4g => "i4g",
+        }
+    }
+}
+
+/// A buffer that passes share. Weights are not among them: they never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Buf {
+    /// Row records and indirect dispatch sizes of the step.
+    Params,
+    /// Rotations of the step's rows; one table per set of frequencies.
+    Rope(u32),
+    /// A value of the step, placed in the arena by lifetime.
+    Transient(u32),
+    /// A state, all slots.
+    State(StateId),
+    /// Host memory that the GPU copies from.
+    Upload(u32),
+    /// Cached host memory that the GPU copies to.
+    Readback(u32),
+    /// 256 bytes for bindings that a specialisation does not use; never written.
+    Dummy,
+}
+
+/// How a pass uses a binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bind {
+    pub buf: Buf,
+    pub write: bool,
+}
+
+impl Bind {
+    pub fn read(buf: Buf) -> Self {
+        Self { buf, write: false }
+    }
+
+    pub fn write(buf: Buf) -> Self {
+        Self { buf, write: true }
+    }
+}
+
+/// A push constant: fixed when commands are recorded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Push {
+    U32(u32),
+    F32(f32),
+    /// Address of a weight's codes; of its scales.
+    Codes(WeightId),
+    Scales(WeightId),
+    /// Address of a vector weight, converted to f32.
+    Vector(WeightId),
+    /// Address of a table of (codes, scales) addresses, one pair per expert.
+    Experts(WeightId),
+    /// A 64-bit zero.
+    NoAddress,
+}
+
+/// A number of workgroups that depends on the step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Count {
+    Fixed(u32),
+    /// Rows of the step, divided and rounded up.
+    Rows(u32),
+    /// Rows that want logits, likewise.
+    Outputs(u32),
+    /// Largest visible count of a row, likewise.
+    Visible(u32),
+}
+
+impl Count {
+    /// So many times as many groups.
+    pub fn times(self, n: u32) -> Count {
+        match self {
+            Count::Fixed(x) => Count::Fixed(x * n),
+            other => other,
+        }
+    }
+}
+
+/// One compute dispatch (docs/kernels.md).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dispatch {
+    pub kernel: &'static str,
+    pub variant: Option<Variant>,
+    /// Values of the specialisation constants, from number 0 on.
+    pub spec: Vec<u32>,
+    pub push: Vec<Push>,
+    /// Set 0 behind the parameter buffer; set 1.
+    pub set0: Vec<Bind>,
+    pub set1: Vec<Bind>,
+    pub groups: (Count, Count),
+    /// Weight bytes read, for predictions.
+    pub bytes: u64,
+}
+
+impl Dispatch {
+    /// Name of the shader.
+    pub fn shader(&self) -> String {
+        match self.variant {
+            Some(v) => format!("{}.{}", self.kernel, v.suffix()),
+            None => self.kernel.into(),
+        }
+    }
+}
+
+/// What a pass does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Work {
+    Dispatch(Dispatch),
+    /// All rows' bytes from one buffer to another.
+    Copy {
+        from: Buf,
+        to: Buf,
+        bytes: u64,
+    },
+    /// A graph node on the CPU. `reads` are the transfers whose values it takes from the device.
+    Cpu {
+        node: NodeIndex,
+        reads: Vec<Buf>,
+        writes: Vec<Buf>,
+    },
+}
+
+/// One step of a plan before it is ordered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pass {
+    /// Path of the node whose result it makes, with the nodes fused into it.
+    pub name: String,
+    pub layer: Option<u32>,
+    pub nodes: Vec<NodeIndex>,
+    pub work: Work,
+}
+
+/// Who executes an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stage {
+    Compute,
+    Transfer,
+    Host,
+}
+
+impl Pass {
+    pub fn stage(&self) -> Stage {
+        match self.work {
+            Work::Dispatch(_) => Stage::Compute,
+            Work::Copy { .. } => Stage::Transfer,
+            Work::Cpu { .. } => Stage::Host,
+        }
+    }
+
+    pub fn on_gpu(&self) -> bool {
+        !matches!(self.work, Work::Cpu { .. })
+    }
+
+    /// Every buffer the pass touches, and whether it writes it. States that CPU nodes keep on the host are
+    /// not device buffers and do not appear.
+    pub fn accesses(&self) -> Vec<Bind> {
+        match &self.work {
+            Work::Dispatch(d) => {
+                let params = std::iter::once(Bind::read(Buf::Params));
+                params.chain(d.set0.iter().copied()).chain(d.set1.iter().copied()).collect()
+            }
+            Work::Copy { from, to, .. } => vec![Bind::read(*from), Bind::write(*to)],
+            Work::Cpu { reads, writes, .. } => {
+                let reads = reads.iter().map(|b| Bind::read(*b));
+                reads.chain(writes.iter().map(|b| Bind::write(*b))).collect()
+            }
+        }
+    }
+}

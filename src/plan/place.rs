@@ -1,0 +1,196 @@
+//! Where each node runs: on the GPU if a kernel exists for it, else on the CPU, with the reason.
+
+use super::pass::Variant;
+use crate::formats::Format;
+use crate::graph::{Graph, Node, WeightId};
+use crate::ops::op::Segment;
+use crate::ops::{Op, RowDim, Type};
+use petgraph::graph::NodeIndex;
+use std::collections::BTreeMap;
+
+/// Where a node runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    Gpu,
+    Cpu,
+}
+
+/// A user's rule: nodes whose path matches the pattern run there. Later rules win.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    pub pattern: String,
+    pub place: Place,
+}
+
+/// A node's place, and why if it is not the GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    pub place: Place,
+    pub why: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    #[error("--place {pattern}=gpu: {node} cannot run on the GPU: {why}")]
+    NoKernel { pattern: String, node: String, why: String },
+    #[error("--place {pattern}: no node has such a path; nodes are named like {example}")]
+    NoMatch { pattern: String, example: String },
+}
+
+/// `*` stands for any run of characters.
+pub fn matches(pattern: &str, path: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == path,
+        Some((head, rest)) => {
+            path.starts_with(head)
+                && (head.len()..=path.len()).any(|at| path.is_char_boundary(at) && matches(rest, &path[at..]))
+        }
+    }
+}
+
+/// The shader variant for a stored format.
+pub fn variant(format: Format) -> Option<Variant> {
+    Some(match format {
+        Format::F32 => Variant::F32,
+        Format::Bf16 => Variant::Bf16,
+        Format::F16 => Variant::F16,
+        Format::Int8Row => Variant::I8,
+        Format::Int4Row => Variant::I4,
+        Format::Int4Grouped { .. } => Variant::I4g,
+        _ => return None,
+    })
+}
+
+/// Places every node.
+pub fn place(graph: &Graph, formats: &dyn Fn(WeightId) -> Format, rules: &[Rule]) -> Result<Vec<Placed>, PlaceError> {
+    let mut placed: Vec<Placed> = graph.nodes().map(|(_, n)| default(graph, n, formats)).collect();
+    for rule in rules {
+        let mut any = false;
+        for (i, node) in graph.nodes().filter(|(_, n)| matches(&rule.pattern, &n.path())) {
+            any = true;
+            let p = &mut placed[i.index()];
+            match (rule.place, &p.place, &p.why) {
+                (Place::Gpu, Place::Cpu, Some(why)) if !why.starts_with("--place") => {
+                    let (pattern, node) = (rule.pattern.clone(), node.path());
+                    return Err(PlaceError::NoKernel { pattern, node, why: why.clone() });
+                }
+                (Place::Gpu, ..) => *p = Placed { place: Place::Gpu, why: None },
+                (Place::Cpu, ..) => {
+                    *p = Placed { place: Place::Cpu, why: Some(format!("--place {}=cpu", rule.pattern)) }
+                }
+            }
+        }
+        if !any {
+            let example = graph.nodes().last().map_or_else(String::new, |(_, n)| n.path());
+            return Err(PlaceError::NoMatch { pattern: rule.pattern.clone(), example });
+        }
+    }
+    together(graph, &mut placed);
+    Ok(placed)
+}
+
+/// Nodes that share a state, a list of scores or a stack stay together: those live in one memory only.
+fn together(graph: &Graph, placed: &mut [Placed]) {
+    loop {
+        let mut moved = false;
+        for group in groups(graph) {
+            let Some(cause) = group.iter().find(|i| placed[i.index()].place == Place::Cpu) else { continue };
+            let why = format!("it shares memory with {}, which runs on the CPU", graph.dag[*cause].path());
+            for i in group.iter().filter(|i| placed[i.index()].place == Place::Gpu).copied().collect::<Vec<_>>() {
+                placed[i.index()] = Placed { place: Place::Cpu, why: Some(why.clone()) };
+                moved = true;
+            }
+        }
+        if !moved {
+            return;
+        }
+    }
+}
+
+fn groups(graph: &Graph) -> Vec<Vec<NodeIndex>> {
+    let mut by_state: BTreeMap<u32, Vec<NodeIndex>> = BTreeMap::new();
+    let mut out = vec![];
+    for (i, node) in graph.nodes() {
+        let ty = &graph.resource(node.output).ty;
+        if let Some(s) = node.state {
+            by_state.entry(s.0).or_default().push(i);
+        }
+        let shared = matches!(ty, Type::Cache { .. } | Type::Scores { .. });
+        if shared {
+            let mut group = vec![i];
+            group.extend(graph.dag.neighbors(i));
+            out.push(group);
+        }
+    }
+    out.extend(by_state.into_values());
+    out
+}
+
+fn default(graph: &Graph, node: &Node, formats: &dyn Fn(WeightId) -> Format) -> Placed {
+    match missing(graph, node, formats) {
+        None => Placed { place: Place::Gpu, why: None },
+        Some(why) => Placed { place: Place::Cpu, why: Some(why) },
+    }
+}
+
+/// Why no kernel can run a node; None if one can.
+fn missing(graph: &Graph, node: &Node, formats: &dyn Fn(WeightId) -> Format) -> Option<String> {
+    if let Type::Tensor { rows: RowDim::Emitted(_), .. } = graph.resource(node.output).ty {
+        return Some("kernels do not work on rows emitted by windows yet".into());
+    }
+    let no = |why: &str| Some(format!("no GPU kernel for {}{why}", node.op.name()));
+    let matrices: &[usize] = match &node.op {
+        Op::EmbedRow { .. } | Op::Linear { .. } | Op::LmHead { .. } | Op::RouterLogits { .. } => &[0],
+        Op::MlaAbsorbQ { .. } | Op::MlaExpandV { .. } => &[0],
+        Op::MoeExperts { .. } => &[0, 1, 2],
+        Op::RmsNorm { .. } | Op::LayerNorm { .. } | Op::L2Norm { .. } | Op::Rope { .. } => &[],
+        Op::Add | Op::MulSigmoid | Op::Sigmoid | Op::Glu(_) => &[],
+        Op::Concat { .. } if heads(graph, node) => return no(" of heads"),
+        Op::Slice { .. } | Op::Concat { .. } | Op::View => &[],
+        Op::CacheAppend { .. } | Op::IndexScore { every: 1, .. } | Op::TopkSelect { .. } => &[],
+        Op::RouterTopk(r) if r.table => return no(" with a table of experts"),
+        Op::RouterTopk(r) if r.experts > 1024 => return no(" with more than 1024 experts"),
+        Op::RouterTopk(_) => &[],
+        Op::AttnLatent { .. } => &[],
+        Op::Attn { sink: true, .. } => return no(" with a sink"),
+        Op::Attn { segments, .. } => match segments[..] {
+            [Segment { select: None, every: 1, window: None, .. }] => &[],
+            _ => return no(" over more than one plain segment"),
+        },
+        _ => return no(""),
+    };
+    for at in matrices {
+        let id = node.weights[*at];
+        let format = formats(id);
+        if variant(format).is_none() {
+            return no(&format!(" with {} weights", format.name()));
+        }
+        let cols = graph.weight(id).need.shape.last().copied().unwrap_or(1);
+        if cols % 8 != 0 {
+            return no(&format!(" with {cols} columns: they must be a multiple of 8"));
+        }
+    }
+    if let Op::MoeExperts { inp, ff, .. } = &node.op
+        && (inp % 8 != 0 || ff % 8 != 0)
+    {
+        return no(" with widths that are no multiples of 8");
+    }
+    None
+}
+
+/// Whether a node's result has more than one dimension behind its rows.
+fn heads(graph: &Graph, node: &Node) -> bool {
+    matches!(&graph.resource(node.output).ty, Type::Tensor { dims, .. } if dims.len() > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns() {
+        assert!(matches("*.routed", "l3.moe.routed") && matches("l3.*", "l3.moe.routed") && matches("*", ""));
+        assert!(!matches("l3.*", "l33.moe.routed") && !matches("routed", "l3.moe.routed"));
+        assert!(matches("l*.moe.*d", "l3.moe.routed"));
+    }
+}

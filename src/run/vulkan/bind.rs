@@ -1,0 +1,344 @@
+//! A plan bound to a device: buffers, sets, pipelines, and command buffers that are recorded once and replayed.
+
+use super::VulkanError;
+use super::params::{self, MAX_ROWS};
+use super::values;
+use super::weights::DeviceWeights;
+use crate::graph::{Graph, Step, Value, Watch};
+use crate::ops::{RowDim, Type};
+use crate::plan::Plan;
+use crate::plan::compile::{Instr, Memory, Stages as PlanStages, resolve};
+use crate::plan::pass::{Buf, Count, Dispatch, Push, Work};
+use crate::vk::{
+    self, Buffer, BufferDesc, BufferRange, Capture, Executable, Kind, Pipeline, PipelineDesc, Queue, Recorder, Replay,
+    Scope, Set, SetDesc, SetPool, Usage,
+};
+use std::collections::HashMap;
+
+/// Compute, copies and indirect arguments, read and written.
+pub fn everything() -> Scope {
+    Scope::SHADER.and(Scope::TRANSFER_READ).and(Scope::TRANSFER_WRITE).and(Scope::INDIRECT)
+}
+
+/// A plan's stages as a scope of memory accesses.
+fn scope(stages: PlanStages, source: bool) -> Scope {
+    let mut out: Option<Scope> = None;
+    let mut add = |s: Scope| out = Some(out.map_or(s, |o| o.and(s)));
+    if stages.has(PlanStages::COMPUTE) {
+        add(Scope::SHADER);
+    }
+    if stages.has(PlanStages::TRANSFER) {
+        add(if source { Scope::TRANSFER_WRITE } else { Scope::TRANSFER_READ.and(Scope::TRANSFER_WRITE) });
+    }
+    if stages.has(PlanStages::HOST) {
+        add(Scope::HOST_READ);
+    }
+    out.unwrap_or(everything())
+}
+
+/// Fills buffers with zeros.
+pub fn zero<'a>(device: &vk::Device, buffers: impl Iterator<Item = &'a Buffer>) -> Result<(), vk::Error> {
+    let queue = device.compute()?;
+    let mut r = queue.recorder("clear", Replay::Once)?;
+    let mut any = false;
+    for b in buffers {
+        r.fill(b, 0, b.size() / 4 * 4, 0);
+        any = true;
+    }
+    r.barrier(Scope::TRANSFER_WRITE, everything());
+    let done = r.finish()?;
+    if !any {
+        return Ok(());
+    }
+    let value = queue.submitted() + 1;
+    queue.submit(&[&done], &[], value)?;
+    queue.wait(value, device.deadline())
+}
+
+/// A plan, ready to run.
+pub struct BoundPlan {
+    pub plan: Plan,
+    /// A command buffer per submit batch.
+    pub batches: Vec<Executable>,
+    buffers: Buffers,
+}
+
+struct Buffers {
+    params: Buffer,
+    ropes: Vec<Buffer>,
+    arena: Buffer,
+    dummy: Buffer,
+    uploads: Vec<Buffer>,
+    readbacks: Vec<Buffer>,
+    states: Vec<Option<Buffer>>,
+}
+
+/// Pipelines by shader and constants.
+type Pipelines = HashMap<(String, Vec<u32>), Pipeline>;
+
+impl BoundPlan {
+    pub fn new(
+        device: &vk::Device,
+        cache: &vk::PipelineCache,
+        plan: Plan,
+        weights: &DeviceWeights,
+        states: &[Option<Buffer>],
+    ) -> Result<Self, VulkanError> {
+        let buffers = Buffers::new(device, &plan, states)?;
+        zero(device, [&buffers.dummy, &buffers.arena].into_iter())?;
+        let pipelines = pipelines(device, cache, &plan)?;
+        let sets = sets(device, &plan, &pipelines, &buffers)?;
+        let mut batches = vec![];
+        let mut recorder: Option<Recorder> = None;
+        let queue = device.compute()?;
+        for instr in &plan.instrs {
+            match (*instr, recorder.as_mut()) {
+                (Instr::Begin(b), _) => {
+                    recorder = Some(queue.recorder(&format!("{:?} batch {b}", plan.role), Replay::Many)?);
+                }
+                (Instr::Barrier(n), Some(r)) => {
+                    let s = plan.barriers[n].scope;
+                    r.barrier(scope(s.src, true), scope(s.dst, false));
+                }
+                (Instr::Pass(p), Some(r)) => record(r, &plan, p, &pipelines, &sets, &buffers, weights)?,
+                (Instr::Submit(_), Some(_)) => {
+                    if let Some(mut r) = recorder.take() {
+                        // Where the step stands, should it never end.
+                        if let Some(name) = last_pass(&plan, batches.len()) {
+                            r.breadcrumb(&name);
+                        }
+                        batches.push(r.finish()?);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(Self { plan, batches, buffers })
+    }
+
+    /// The command buffer that rewrites the step's parameters, between barriers of its own.
+    pub fn record_params(&self, queue: &Queue, step: &Step, number: u32) -> Result<Executable, vk::Error> {
+        let words = params::words(step, &self.plan.counts, number);
+        let mut r = queue.recorder("parameters", Replay::Once)?;
+        r.barrier(everything(), everything());
+        r.update(&self.buffers.params, 0, bytemuck::cast_slice(&words));
+        for (buffer, freq) in self.buffers.ropes.iter().zip(&self.plan.lowered.ropes) {
+            r.update(buffer, 0, bytemuck::cast_slice(&params::rotations(step, freq)));
+        }
+        r.barrier(Scope::TRANSFER_WRITE, everything());
+        r.finish()
+    }
+
+    /// A value that has been copied back.
+    pub fn read(&self, graph: &Graph, readback: u32, step: &Step) -> Result<Value, VulkanError> {
+        let id = self.plan.lowered.readback_of[readback as usize];
+        let resource = graph.resource(id);
+        let crossing = || VulkanError::Crossing(resource.name.clone());
+        let rows = match resource.ty {
+            Type::Tensor { rows: RowDim::Outputs, .. } => step.outputs().len(),
+            _ => step.rows().len(),
+        };
+        let width = values::width(&resource.ty).ok_or_else(crossing)?;
+        let words = self.buffers.readbacks[readback as usize].read::<u32>(0, rows * width)?;
+        values::from_words(&resource.ty, &words).ok_or_else(crossing)
+    }
+
+    /// Puts a CPU node's value where a copy will fetch it.
+    pub fn write(&self, upload: u32, value: &Value, node: &str) -> Result<(), VulkanError> {
+        let id = self.plan.lowered.upload_of[upload as usize];
+        let words = values::to_words(&self.plan.lowered.upload_types[upload as usize], value)
+            .ok_or_else(|| VulkanError::Crossing(format!("{node} ({})", id.0)))?;
+        Ok(self.buffers.uploads[upload as usize].write(0, &words)?)
+    }
+
+    /// Shows what passes made, if the plan brings it back.
+    pub fn observed(&self, graph: &Graph, step: &Step, watch: &mut Watch) -> Result<(), VulkanError> {
+        if !self.plan.shape.observe {
+            return Ok(());
+        }
+        for (n, id) in self.plan.lowered.readback_of.iter().enumerate() {
+            if let Some(producer) = graph.resource(*id).producer {
+                watch(&graph.dag[producer], &self.read(graph, n as u32, step)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Name of the last pass of a batch.
+fn last_pass(plan: &Plan, batch: usize) -> Option<String> {
+    let end = plan.instrs.iter().position(|i| *i == Instr::Submit(batch))?;
+    plan.instrs[..end].iter().rev().find_map(|i| match i {
+        Instr::Pass(p) => Some(plan.lowered.passes[*p].name.clone()),
+        _ => None,
+    })
+}
+
+impl Buffers {
+    fn new(device: &vk::Device, plan: &Plan, states: &[Option<Buffer>]) -> Result<Self, vk::Error> {
+        let make = |label: &str, size: u64, usage, kind| {
+            Buffer::new(device, &BufferDesc { label, size: size.max(256), usage, kind })
+        };
+        let device_usage = Usage::STORAGE | Usage::TRANSFER_SRC | Usage::TRANSFER_DST;
+        let role = plan.role;
+        let params = make("parameters", params::BYTES, device_usage | Usage::INDIRECT, Kind::DeviceLocal)?;
+        let mut ropes = vec![];
+        for freq in &plan.lowered.ropes {
+            let bytes = 8 * freq.len() as u64 * u64::from(MAX_ROWS.min(plan.shape.rows));
+            ropes.push(make("rotations", bytes, device_usage, Kind::DeviceLocal)?);
+        }
+        let staged = |sizes: &[u64], label: &str, usage, kind| -> Result<Vec<Buffer>, vk::Error> {
+            sizes.iter().enumerate().map(|(i, s)| make(&format!("{role:?} {label} {i}"), *s, usage, kind)).collect()
+        };
+        Ok(Self {
+            params,
+            ropes,
+            arena: make(&format!("{role:?} arena"), plan.arena, device_usage, Kind::DeviceLocal)?,
+            dummy: make("unused binding", 256, device_usage, Kind::DeviceLocal)?,
+            uploads: staged(&plan.lowered.uploads, "upload", Usage::TRANSFER_SRC, Kind::Upload)?,
+            readbacks: staged(&plan.lowered.readbacks, "readback", Usage::TRANSFER_DST, Kind::Readback)?,
+            states: states.to_vec(),
+        })
+    }
+
+    /// The exact bytes behind a plan's buffer.
+    fn range(&self, plan: &Plan, buf: Buf) -> Result<BufferRange, VulkanError> {
+        let (memory, bytes) = resolve(&plan.slots, buf);
+        Ok(match memory {
+            Memory::Arena => {
+                BufferRange { buffer: self.arena.clone(), offset: bytes.start, size: bytes.end - bytes.start }
+            }
+            Memory::State(s) => match &self.states[s as usize] {
+                Some(b) => BufferRange::whole(b),
+                None => return Err(VulkanError::Crossing(format!("state {s}"))),
+            },
+            Memory::Params => BufferRange::whole(&self.params),
+            Memory::Rope(n) => BufferRange::whole(&self.ropes[n as usize]),
+            Memory::Upload(n) => BufferRange::whole(&self.uploads[n as usize]),
+            Memory::Readback(n) => BufferRange::whole(&self.readbacks[n as usize]),
+            Memory::Dummy => BufferRange::whole(&self.dummy),
+        })
+    }
+}
+
+fn dispatches(plan: &Plan) -> impl Iterator<Item = (usize, &Dispatch)> {
+    plan.lowered.passes.iter().enumerate().filter_map(|(i, p)| match &p.work {
+        Work::Dispatch(d) => Some((i, d)),
+        _ => None,
+    })
+}
+
+fn pipelines(device: &vk::Device, cache: &vk::PipelineCache, plan: &Plan) -> Result<Pipelines, vk::Error> {
+    let mut out = Pipelines::new();
+    for (_, d) in dispatches(plan) {
+        let key = (d.shader(), d.spec.clone());
+        if out.contains_key(&key) {
+            continue;
+        }
+        let shader = vk::find(&key.0)?;
+        let constants: Vec<(u32, u32)> = d
+            .spec
+            .iter()
+            .enumerate()
+            .map(|(id, v)| (id as u32, *v))
+            .filter(|(id, _)| shader.spec_ids.contains(id))
+            .collect();
+        let label = format!("{}{:?}", key.0, d.spec);
+        let desc = PipelineDesc {
+            label: &label,
+            shader,
+            constants: &constants,
+            subgroup_size: None,
+            capture: Capture::Nothing,
+        };
+        out.insert(key, Pipeline::new(device, cache, &desc)?);
+    }
+    Ok(out)
+}
+
+/// Both sets of every dispatch, in pass order.
+fn sets(
+    device: &vk::Device,
+    plan: &Plan,
+    pipelines: &Pipelines,
+    buffers: &Buffers,
+) -> Result<HashMap<usize, Vec<(u32, Set)>>, VulkanError> {
+    let mut wanted = vec![];
+    for (i, d) in dispatches(plan) {
+        let pipeline = &pipelines[&(d.shader(), d.spec.clone())];
+        let params = std::iter::once(Buf::Params);
+        let sets: [Vec<Buf>; 2] =
+            [params.chain(d.set0.iter().map(|b| b.buf)).collect(), d.set1.iter().map(|b| b.buf).collect()];
+        for (number, bufs) in sets.iter().enumerate() {
+            let Ok(layout) = pipeline.set_layout(number as u32) else { continue };
+            if layout.bindings().is_empty() {
+                continue;
+            }
+            let mut ranges = vec![];
+            for binding in layout.bindings() {
+                ranges.push(buffers.range(plan, bufs.get(*binding as usize).copied().unwrap_or(Buf::Dummy))?);
+            }
+            let label = format!("{} set {number}", plan.lowered.passes[i].name);
+            wanted.push((i, number as u32, label, layout, ranges));
+        }
+    }
+    let descs: Vec<SetDesc> =
+        wanted.iter().map(|(_, _, label, layout, ranges)| SetDesc { label, layout, ranges }).collect();
+    let made = SetPool::exact(device, &format!("{:?} sets", plan.role), &descs)?;
+    let mut out: HashMap<usize, Vec<(u32, Set)>> = HashMap::new();
+    for ((i, number, ..), set) in wanted.iter().zip(made) {
+        out.entry(*i).or_default().push((*number, set));
+    }
+    Ok(out)
+}
+
+fn record(
+    r: &mut Recorder,
+    plan: &Plan,
+    pass: usize,
+    pipelines: &Pipelines,
+    sets: &HashMap<usize, Vec<(u32, Set)>>,
+    buffers: &Buffers,
+    weights: &DeviceWeights,
+) -> Result<(), VulkanError> {
+    let p = &plan.lowered.passes[pass];
+    match &p.work {
+        Work::Dispatch(d) => {
+            let pipeline = &pipelines[&(d.shader(), d.spec.clone())];
+            r.begin_label(&p.name).bind(pipeline);
+            for (number, set) in sets.get(&pass).into_iter().flatten() {
+                r.set(*number, set);
+            }
+            let mut bytes = push_bytes(d, weights)?;
+            // The block's size is rounded up to its alignment.
+            bytes.resize(bytes.len().max(pipeline.shader().push_size as usize), 0);
+            r.push(&bytes);
+            match d.groups {
+                (Count::Fixed(x), Count::Fixed(y)) => r.dispatch([x, y, 1]),
+                counts => {
+                    let n = plan.counts.binary_search(&counts).unwrap_or(0);
+                    r.dispatch_indirect(&buffers.params, params::count_offset(n))
+                }
+            };
+            r.end_label();
+        }
+        Work::Copy { from, to, bytes } => {
+            let (from, to) = (buffers.range(plan, *from)?, buffers.range(plan, *to)?);
+            r.copy(&from.buffer, from.offset, &to.buffer, to.offset, *bytes);
+        }
+        Work::Cpu { .. } => {}
+    }
+    Ok(())
+}
+
+fn push_bytes(d: &Dispatch, weights: &DeviceWeights) -> Result<Vec<u8>, vk::Error> {
+    let mut bytes = vec![];
+    for push in &d.push {
+        match push {
+            Push::U32(n) => bytes.extend(n.to_le_bytes()),
+            Push::F32(x) => bytes.extend(x.to_le_bytes()),
+            address => bytes.extend(weights.address(address)?.unwrap_or(0).to_le_bytes()),
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,308 @@
+//! Plans on a Vulkan device, with CPU nodes between submits.
+//!
+//! [`weights`] uploads what kernels read by address, [`bind`] turns a plan into recorded command buffers, [`params`] lays out
+//! what changes per step, [`values`] converts what crosses to the host. A step is one walk over the plan's instruction list.
+
+mod bind;
+mod params;
+mod values;
+mod weights;
+
+use super::cpu::{CpuError, Tables, Work};
+use crate::formats::Format;
+use crate::graph::{Graph, Limits, Role, StateError, StateId, States, Step, Value, Watch, WeightId};
+use crate::plan::compile::Instr;
+use crate::plan::pass::{Buf, Work as PassWork};
+use crate::plan::place::Rule;
+use crate::plan::{PlanError, Shape, compile};
+use crate::vk::{self, Buffer, BufferDesc, Kind, Usage};
+use crate::weights::Bound;
+use bind::BoundPlan;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use weights::DeviceWeights;
+
+/// Why a Vulkan session cannot be made, or a step failed.
+#[derive(Debug, thiserror::Error)]
+pub enum VulkanError {
+    #[error(transparent)]
+    Vulkan(#[from] vk::Error),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error("--chunk {0}: a step on the device holds at most {max} rows", max = params::MAX_ROWS)]
+    Chunk(u32),
+    #[error("the state {name} of {bytes} bytes does not fit in one binding of {limit}; give a smaller --ctx")]
+    Binding { name: String, bytes: u64, limit: u64 },
+    #[error("{node} computed a value that is not finite{weight}")]
+    NonFinite { node: String, weight: String },
+    #[error("{0}: a value crosses to the host in a form that it has no code for")]
+    Crossing(String),
+}
+
+impl From<vk::Missing> for VulkanError {
+    fn from(missing: vk::Missing) -> Self {
+        VulkanError::Vulkan(missing.into())
+    }
+}
+
+/// How a session on the device is set up.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    pub rules: Vec<Rule>,
+    /// Bring every value that a pass makes to the host: for checks, not for speed.
+    pub observe: bool,
+}
+
+/// A model on a device.
+pub struct Vulkan {
+    device: vk::Device,
+    graph: Arc<Graph>,
+    weights: Arc<Bound>,
+    tables: Tables,
+    /// Lengths of all slots, and the states of CPU nodes. States on the device have a mirror here that is used only
+    /// to save and restore them.
+    states: States,
+    device_states: Vec<Option<Buffer>>,
+    prompt: BoundPlan,
+    decode: BoundPlan,
+    /// Timeline value of the last submit.
+    submitted: u64,
+    steps: u32,
+    /// Keeps alive what kernels reach by address.
+    _weights: DeviceWeights,
+}
+
+/// Rows of a decode step at most.
+const DECODE_ROWS: u32 = 8;
+
+impl Vulkan {
+    /// Compiles both plans, uploads the weights they read and records their commands.
+    pub fn new(
+        device: vk::Device,
+        graph: Arc<Graph>,
+        weights: Arc<Bound>,
+        limits: Limits,
+        options: &Options,
+    ) -> Result<Self, VulkanError> {
+        if limits.chunk > params::MAX_ROWS {
+            return Err(VulkanError::Chunk(limits.chunk));
+        }
+        let formats = |w: WeightId| -> Format { weights.one(w.0 as usize).format() };
+        let plan = |role, rows| {
+            let shape = Shape { rows, ctx: limits.ctx, observe: options.observe };
+            compile(&graph, &formats, &options.rules, role, shape)
+        };
+        let prompt = plan(Role::Prompt, limits.chunk)?;
+        let decode = plan(Role::Decode, DECODE_ROWS)?;
+        let uploaded = DeviceWeights::upload(&device, &graph, &weights, &[&prompt, &decode])?;
+        let states = States::new(&graph, limits);
+        let device_states = state_buffers(&device, &graph, &states, &[&prompt, &decode])?;
+        let cache = vk::PipelineCache::open(&device)?;
+        let bind = |plan| BoundPlan::new(&device, &cache, plan, &uploaded, &device_states);
+        let (prompt, decode) = (bind(prompt)?, bind(decode)?);
+        // A cache that cannot be written costs time at the next start, nothing else.
+        let _ = cache.save();
+        let tables = Tables::new(&graph);
+        let submitted = device.compute()?.submitted();
+        Ok(Self {
+            device,
+            graph,
+            weights,
+            tables,
+            states,
+            device_states,
+            prompt,
+            decode,
+            submitted,
+            steps: 0,
+            _weights: uploaded,
+        })
+    }
+
+    pub fn states(&self) -> &States {
+        &self.states
+    }
+
+    pub fn states_mut(&mut self) -> &mut States {
+        &mut self.states
+    }
+
+    pub fn plan(&self, role: Role) -> &crate::plan::Plan {
+        match role {
+            Role::Prompt => &self.prompt.plan,
+            Role::Decode => &self.decode.plan,
+        }
+    }
+
+    /// Runs one step; logits `[outputs, vocab]`, in row order. `watch` sees CPU nodes, and with `observe` also what passes made.
+    pub fn step(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, VulkanError> {
+        let graph = self.graph.clone();
+        let bound = match step.role() {
+            Role::Prompt => &self.prompt,
+            Role::Decode => &self.decode,
+        };
+        let queue = self.device.compute()?;
+        let base = self.submitted;
+        let params = bound.record_params(queue, step, self.steps)?;
+        let mut waiting = Some(params);
+        let mut work = Work::new(&graph, &self.weights, step, &mut self.states, self.tables.numbers());
+        for instr in &bound.plan.instrs {
+            match *instr {
+                Instr::Submit(b) => {
+                    let batch = &bound.batches[b];
+                    let signal = base + bound.plan.batches[b].signal;
+                    match waiting.take() {
+                        Some(params) => queue.submit(&[&params, batch], &[], signal)?,
+                        None => queue.submit(&[batch], &[], signal)?,
+                    }
+                    self.submitted = signal;
+                }
+                Instr::Cpu { pass, wait } => {
+                    if wait > 0 {
+                        queue.wait(base + wait, self.device.deadline())?;
+                    }
+                    cpu_node(bound, &graph, pass, step, &mut work, watch)?;
+                }
+                Instr::Wait(value) => queue.wait(base + value, self.device.deadline())?,
+                Instr::Params | Instr::Begin(_) | Instr::Barrier(_) | Instr::Pass(_) => {}
+            }
+        }
+        let logits = bound.plan.lowered.logits;
+        let logits = bound.read(&graph, logits, step)?;
+        bound.observed(&graph, step, watch)?;
+        self.steps = self.steps.wrapping_add(1);
+        self.states.advance(step.rows());
+        match logits {
+            Value::Tensor(t) => match t.iter().position(|x| !x.is_finite()) {
+                None => Ok(Arc::unwrap_or_clone(t)),
+                Some(_) => Err(self.blame()),
+            },
+            _ => Err(VulkanError::Crossing("logits".into())),
+        }
+    }
+
+    /// A value that is not finite came out of the device: the weights say whose fault it is.
+    fn blame(&self) -> VulkanError {
+        for (i, _) in self.graph.weights.iter().enumerate() {
+            for e in 0..self.weights.count(i) {
+                let w = self.weights.expert(i, e);
+                if let Some((row, column)) = w.find_nan() {
+                    let weight = format!(": the weight `{}` is damaged at row {row}, column {column}", w.name());
+                    return VulkanError::NonFinite { node: "the device".into(), weight };
+                }
+            }
+        }
+        VulkanError::NonFinite { node: "the device".into(), weight: ", from weights that are all finite".into() }
+    }
+
+    /// Copies a slot's device states to their mirror on the host, so that a snapshot holds them.
+    pub fn fetch(&mut self, slot: u32) -> Result<(), VulkanError> {
+        self.transfer(slot, true)
+    }
+
+    /// Copies the mirror of a slot's states to the device.
+    pub fn store(&mut self, slot: u32) -> Result<(), VulkanError> {
+        self.transfer(slot, false)
+    }
+
+    fn transfer(&mut self, slot: u32, to_host: bool) -> Result<(), VulkanError> {
+        for s in 0..self.device_states.len() {
+            let Some(buffer) = self.device_states[s].clone() else { continue };
+            let values = self.states.slot_mut(s, slot);
+            let (bytes, at) = (values.len() as u64 * 4, values.len() as u64 * 4 * u64::from(slot));
+            let (kind, usage) = match to_host {
+                true => (Kind::Readback, Usage::TRANSFER_DST),
+                false => (Kind::Upload, Usage::TRANSFER_SRC),
+            };
+            let staging = Buffer::new(&self.device, &BufferDesc { label: "state staging", size: bytes, usage, kind })?;
+            let queue = self.device.compute()?;
+            let mut r = queue.recorder("state copy", vk::Replay::Once)?;
+            r.barrier(bind::everything(), bind::everything());
+            if to_host {
+                r.copy(&buffer, at, &staging, 0, bytes);
+                r.barrier(vk::Scope::TRANSFER_WRITE, vk::Scope::HOST_READ);
+            } else {
+                staging.write(0, values)?;
+                r.copy(&staging, 0, &buffer, at, bytes);
+                r.barrier(vk::Scope::TRANSFER_WRITE, bind::everything());
+            }
+            self.submitted += 1;
+            queue.submit(&[&r.finish()?], &[], self.submitted)?;
+            queue.wait(self.submitted, self.device.deadline())?;
+            if to_host {
+                values.copy_from_slice(&staging.read::<f32>(0, values.len())?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs one CPU node between submits: operands from the device, its value, what goes up again.
+fn cpu_node(
+    bound: &BoundPlan,
+    graph: &Graph,
+    pass: usize,
+    step: &Step,
+    work: &mut Work,
+    watch: &mut Watch,
+) -> Result<(), VulkanError> {
+    let PassWork::Cpu { node: index, reads, writes } = &bound.plan.lowered.passes[pass].work else {
+        return Ok(());
+    };
+    for read in reads {
+        if let Buf::Readback(n) = read {
+            let id = bound.plan.lowered.readback_of[*n as usize];
+            work.keep(id, bound.read(graph, *n, step)?);
+        }
+    }
+    let node = &graph.dag[*index];
+    let value = work.run(index.index(), node)?;
+    if let Some(row) = work.bad_row(node, &value) {
+        return Err(work.blame(node, row).into());
+    }
+    watch(node, &value);
+    for write in writes {
+        if let Buf::Upload(n) = write {
+            bound.write(*n, &value, &node.path())?;
+        }
+    }
+    work.keep(node.output, value);
+    Ok(())
+}
+
+/// A buffer per state that a kernel touches, `[slot][capacity][width]` f32, zeroed.
+fn state_buffers(
+    device: &vk::Device,
+    graph: &Graph,
+    states: &States,
+    plans: &[&crate::plan::Plan],
+) -> Result<Vec<Option<Buffer>>, VulkanError> {
+    let used: BTreeSet<StateId> = plans
+        .iter()
+        .flat_map(|p| &p.lowered.passes)
+        .flat_map(|p| p.accesses())
+        .filter_map(|b| match b.buf {
+            Buf::State(s) => Some(s),
+            _ => None,
+        })
+        .collect();
+    let limit = device.capabilities().limits.storage_range;
+    let mut out = vec![None; graph.states.len()];
+    for s in used {
+        let state = graph.state(s);
+        let name = state.layer.map_or(state.name.clone(), |l| format!("l{l}.{}", state.name));
+        let bytes = 4 * states.values(s.0 as usize) as u64;
+        if bytes > limit {
+            return Err(VulkanError::Binding { name, bytes, limit });
+        }
+        let usage = Usage::STORAGE | Usage::TRANSFER_SRC | Usage::TRANSFER_DST;
+        out[s.0 as usize] =
+            Some(Buffer::new(device, &BufferDesc { label: &name, size: bytes, usage, kind: Kind::DeviceLocal })?);
+    }
+    bind::zero(device, out.iter().flatten())?;
+    Ok(out)
+}

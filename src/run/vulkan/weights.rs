@@ -1,0 +1,159 @@
+//! Weights in device memory: one buffer a tensor, read by address.
+
+use super::VulkanError;
+use crate::graph::{Graph, WeightId};
+use crate::plan::Plan;
+use crate::plan::pass::{Push, Work};
+use crate::vk::{self, Buffer, BufferDesc, Kind, Usage};
+use crate::weights::{Bound, Tensor};
+use std::collections::BTreeMap;
+
+/// A matrix in device memory: codes, then scales from the next 16 bytes on.
+struct Matrix {
+    buffer: Buffer,
+    scales: u64,
+}
+
+/// Everything that kernels reach by address.
+pub struct DeviceWeights {
+    matrices: BTreeMap<u32, Vec<Matrix>>,
+    vectors: BTreeMap<u32, Buffer>,
+    tables: BTreeMap<u32, Buffer>,
+}
+
+/// Bytes on their way to the device at once.
+const STAGING: u64 = 32 << 20;
+
+impl DeviceWeights {
+    /// Uploads what the plans' passes read, each weight once.
+    pub fn upload(device: &vk::Device, graph: &Graph, weights: &Bound, plans: &[&Plan]) -> Result<Self, VulkanError> {
+        let mut up = Uploader::new(device)?;
+        let mut out = Self { matrices: BTreeMap::new(), vectors: BTreeMap::new(), tables: BTreeMap::new() };
+        for push in plans.iter().flat_map(|p| &p.lowered.passes).flat_map(pushes) {
+            match push {
+                Push::Codes(w) | Push::Experts(w) if !out.matrices.contains_key(&w.0) => {
+                    let count = weights.count(w.0 as usize);
+                    let tensors = (0..count).map(|e| weights.expert(w.0 as usize, e));
+                    let matrices = tensors.map(|t| up.matrix(t)).collect::<Result<Vec<_>, _>>()?;
+                    out.matrices.insert(w.0, matrices);
+                }
+                Push::Vector(w) if !out.vectors.contains_key(&w.0) => {
+                    let len = graph.weight(*w).need.shape.iter().product::<u64>() as usize;
+                    out.vectors.insert(w.0, up.vector(weights.one(w.0 as usize), len)?);
+                }
+                _ => {}
+            }
+        }
+        for push in plans.iter().flat_map(|p| &p.lowered.passes).flat_map(pushes) {
+            if let Push::Experts(w) = push
+                && !out.tables.contains_key(&w.0)
+            {
+                let mut words: Vec<u64> = vec![];
+                for m in &out.matrices[&w.0] {
+                    let at = m.buffer.address()?;
+                    words.extend([at, at + m.scales]);
+                }
+                let label = format!("experts of weight {}", w.0);
+                out.tables.insert(w.0, up.buffer(&label, bytemuck::cast_slice(&words))?);
+            }
+        }
+        up.flush()?;
+        Ok(out)
+    }
+
+    /// The 64-bit address that a push constant stands for.
+    pub fn address(&self, push: &Push) -> Result<Option<u64>, vk::Error> {
+        let matrix = |w: &WeightId| &self.matrices[&w.0][0];
+        Ok(Some(match push {
+            Push::Codes(w) => matrix(w).buffer.address()?,
+            Push::Scales(w) => matrix(w).buffer.address()? + matrix(w).scales,
+            Push::Vector(w) => self.vectors[&w.0].address()?,
+            Push::Experts(w) => self.tables[&w.0].address()?,
+            Push::NoAddress => 0,
+            Push::U32(_) | Push::F32(_) => return Ok(None),
+        }))
+    }
+}
+
+fn pushes(pass: &crate::plan::pass::Pass) -> &[Push] {
+    match &pass.work {
+        Work::Dispatch(d) => &d.push,
+        _ => &[],
+    }
+}
+
+/// Copies through one staging buffer.
+struct Uploader<'a> {
+    device: &'a vk::Device,
+    staging: Buffer,
+    used: u64,
+    copies: Vec<(u64, Buffer, u64, u64)>,
+}
+
+impl<'a> Uploader<'a> {
+    fn new(device: &'a vk::Device) -> Result<Self, VulkanError> {
+        let desc =
+            BufferDesc { label: "weight staging", size: STAGING, usage: Usage::TRANSFER_SRC, kind: Kind::Upload };
+        Ok(Self { device, staging: Buffer::new(device, &desc)?, used: 0, copies: vec![] })
+    }
+
+    fn matrix(&mut self, t: &Tensor) -> Result<Matrix, VulkanError> {
+        let view = t.view();
+        let scales = (view.data.len() as u64).next_multiple_of(16);
+        let size = (scales + view.scales.len() as u64).next_multiple_of(16);
+        let buffer = self.make(t.name(), size)?;
+        self.copy(&buffer, 0, view.data)?;
+        self.copy(&buffer, scales, view.scales)?;
+        Ok(Matrix { buffer, scales })
+    }
+
+    fn vector(&mut self, t: &Tensor, len: usize) -> Result<Buffer, VulkanError> {
+        let view = t.view();
+        let mut values = vec![0.0f32; view.rows * view.cols];
+        (0..view.rows).for_each(|r| view.decode_row(r, &mut values[r * view.cols..(r + 1) * view.cols]));
+        values.truncate(len);
+        self.buffer(t.name(), bytemuck::cast_slice(&values))
+    }
+
+    fn buffer(&mut self, label: &str, bytes: &[u8]) -> Result<Buffer, VulkanError> {
+        let buffer = self.make(label, (bytes.len() as u64).next_multiple_of(16))?;
+        self.copy(&buffer, 0, bytes)?;
+        Ok(buffer)
+    }
+
+    fn make(&self, label: &str, size: u64) -> Result<Buffer, VulkanError> {
+        let usage = Usage::ADDRESS | Usage::TRANSFER_DST;
+        Ok(Buffer::new(self.device, &BufferDesc { label, size, usage, kind: Kind::DeviceLocal })?)
+    }
+
+    fn copy(&mut self, to: &Buffer, at: u64, bytes: &[u8]) -> Result<(), VulkanError> {
+        let mut at = at;
+        for part in bytes.chunks(STAGING as usize) {
+            if self.used + part.len() as u64 > STAGING {
+                self.flush()?;
+            }
+            self.staging.write(self.used, part)?;
+            self.copies.push((self.used, to.clone(), at, part.len() as u64));
+            self.used = (self.used + part.len() as u64).next_multiple_of(16);
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), VulkanError> {
+        if self.copies.is_empty() {
+            return Ok(());
+        }
+        let queue = self.device.compute()?;
+        let mut r = queue.recorder("weight upload", vk::Replay::Once)?;
+        for (from, to, at, size) in self.copies.drain(..) {
+            r.copy(&self.staging, from, &to, at, size);
+        }
+        r.barrier(vk::Scope::TRANSFER_WRITE, super::bind::everything());
+        let value = queue.submitted() + 1;
+        queue.submit(&[&r.finish()?], &[], value)?;
+        queue.wait(value, self.device.deadline())?;
+        self.used = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! Compiled plans: of the published configurations as snapshots, and refused when anything is taken away.
+
+use crate::support::{arch, root, snapshots};
+use coli::formats::Format;
+use coli::graph::{Graph, expand};
+use coli::plan::compile::{Hazard, Instr};
+use coli::plan::pass::{Buf, Work};
+use coli::plan::place::{Place, Rule};
+use coli::plan::prove::prove;
+use coli::plan::{Plan, Role, Shape, compile};
+use coli::spec::Config;
+
+pub fn graph(file: &str, config: &str) -> Graph {
+    let text = std::fs::read(root(config)).unwrap();
+    let config = Config::parse("config.json", &text).unwrap();
+    expand(&arch(file), &config, "main").unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn plan(graph: &Graph, role: Role, rules: &[Rule]) -> Plan {
+    let rows = if role == Role::Decode { 8 } else { 128 };
+    compile(graph, &|_| Format::Int4Row, rules, role, Shape { rows, ctx: 4096, observe: false })
+        .unwrap_or_else(|e| panic!("{e}"))
+}
+
+const CPU_EXPERTS: (&str, Place) = ("*.routed", Place::Cpu);
+
+fn rule((pattern, place): (&str, Place)) -> Rule {
+    Rule { pattern: pattern.into(), place }
+}
+
+/// Stages (dependent levels of device passes) of each layer kind, by its blocks.
+fn stages_per_layer(g: &Graph, p: &Plan) -> Vec<(String, usize)> {
+    let stages = |layer: u32| {
+        let passes = p.lowered.passes.iter().enumerate().filter(|(_, pass)| pass.layer == Some(layer) && pass.on_gpu());
+        passes.map(|(i, _)| p.schedule.rank[i]).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    g.kinds.iter().map(|k| (k.blocks.join("+"), stages(k.layers[k.layers.len() / 2]))).collect()
+}
+
+#[test]
+fn glm_full_size() {
+    let g = graph("glm52", "tests/configs/glm52.json");
+    let start = std::time::Instant::now();
+    let p = plan(&g, Role::Decode, &[]);
+    println!("78 layers compiled and proven in {:?}: {:?}", start.elapsed(), p.figures());
+    let stages = stages_per_layer(&g, &p);
+    assert!(stages.iter().all(|(_, n)| *n <= 12), "{stages:?}");
+    assert_eq!(p.figures().joins, 0);
+    snapshots(|| insta::assert_snapshot!("compiled-glm52-decode", p.text(&g)));
+    let prompt = plan(&g, Role::Prompt, &[]);
+    snapshots(|| insta::assert_snapshot!("compiled-glm52-prompt", prompt.text(&g)));
+    let split = plan(&g, Role::Decode, &[rule(CPU_EXPERTS)]);
+    assert_eq!(split.figures().joins, 75, "one join per sparse layer");
+    snapshots(|| insta::assert_snapshot!("compiled-glm52-decode-cpu-experts", split.text(&g)));
+}
+
+#[test]
+fn other_families() {
+    for (file, config) in
+        [("kimi_k3", "kimi_k3"), ("deepseek_v4_flash", "deepseek_v4_flash"), ("qwen3_moe", "qwen3_30b_a3b")]
+    {
+        let g = graph(file, &format!("tests/configs/{config}.json"));
+        let p = plan(&g, Role::Decode, &[]);
+        snapshots(|| insta::assert_snapshot!(format!("compiled-{config}-decode"), p.text(&g)));
+    }
+}
+
+/// Whether a CPU node takes what the device segment just before it has copied back.
+fn reads_newest(p: &Plan, pass: usize) -> bool {
+    let Work::Cpu { reads, .. } = &p.lowered.passes[pass].work else { return false };
+    let segment = p.schedule.times[pass].segment;
+    p.lowered.passes.iter().enumerate().any(|(i, copy)| match copy.work {
+        Work::Copy { to, .. } => reads.contains(&to) && p.schedule.times[i].segment + 1 == segment,
+        _ => false,
+    })
+}
+
+/// Every part of a plan that keeps it safe is taken away in turn; each time the prover must refuse.
+fn mutate(name: &str, p: &Plan) {
+    prove(p).unwrap();
+    let mut tried = 0;
+    for at in 0..p.instrs.len() {
+        let mut m = p.clone();
+        match p.instrs[at] {
+            Instr::Barrier(_) => drop(m.instrs.remove(at)),
+            Instr::Cpu { pass, wait } if reads_newest(p, pass) => {
+                // Nodes of one segment wait for the same value, and the first wait serves them all.
+                for i in &mut m.instrs {
+                    *i = match *i {
+                        Instr::Cpu { pass, wait: w } if w == wait => Instr::Cpu { pass, wait: 0 },
+                        other => other,
+                    };
+                }
+            }
+            Instr::Wait(_) => m.instrs[at] = Instr::Wait(0),
+            _ => continue,
+        }
+        tried += 1;
+        let refused = prove(&m).expect_err(&format!("{name}: without {:?} at {at}", p.instrs[at]));
+        let named = |s: &str| !s.is_empty() && refused.to_string().contains(s);
+        if let Instr::Barrier(b) = p.instrs[at] {
+            let cause = &p.barriers[b].causes[0];
+            let known = p.barriers[b].causes.iter().any(|c| named(&p.lowered.passes[c.later].name));
+            assert!(known || cause.hazard == Hazard::HostRead, "{name}: {refused}");
+        }
+    }
+    // A device batch that does not wait for the CPU node whose result it takes.
+    for (b, batch) in p.batches.iter().enumerate().filter(|(_, b)| b.after_cpu.is_some()) {
+        let takes = p.lowered.passes.iter().enumerate().any(|(i, pass)| {
+            p.schedule.times[i].segment == batch.segment && matches!(pass.work, Work::Copy { from: Buf::Upload(_), .. })
+        });
+        if takes {
+            let mut m = p.clone();
+            m.batches[b].after_cpu = None;
+            prove(&m).expect_err(&format!("{name}: batch {b} without its wait"));
+            tried += 1;
+        }
+    }
+    // Two transients that are alive together, in the same bytes.
+    for t in 0..p.slots.len() {
+        let a = p.slots[t];
+        let other = (0..p.slots.len()).find(|u| {
+            let b = p.slots[*u];
+            *u != t && a.first < b.first && b.first < a.last && b.offset + a.bytes.max(b.bytes) <= p.arena
+        });
+        if let Some(u) = other {
+            let mut m = p.clone();
+            m.slots[t].offset = p.slots[u].offset;
+            prove(&m).expect_err(&format!("{name}: transient {t} in the bytes of {u}"));
+            tried += 1;
+        }
+    }
+    println!("{name}: {tried} mutations refused");
+    assert!(tried > 20);
+}
+
+#[test]
+fn mutations_are_refused() {
+    for (file, fixture) in [("glm52", "glm_moe_dsa"), ("kimi_k3", "kimi_k3"), ("deepseek_v4_flash", "deepseek_v4")] {
+        let g = graph(file, &format!("tests/fixtures/{fixture}/config.json"));
+        for role in [Role::Decode, Role::Prompt] {
+            mutate(&format!("{fixture} {role:?}"), &plan(&g, role, &[]));
+        }
+        mutate(&format!("{fixture} with experts on the CPU"), &plan(&g, Role::Decode, &[rule(CPU_EXPERTS)]));
+    }
+}
+
+#[test]
+fn places() {
+    let g = graph("glm52", "tests/fixtures/glm_moe_dsa/config.json");
+    let compile =
+        |rule| compile(&g, &|_| Format::Mxfp4, &[rule], Role::Decode, Shape { rows: 8, ctx: 64, observe: false });
+    let no_kernel = compile(rule(("l1.*", Place::Gpu))).unwrap_err().to_string();
+    assert!(no_kernel.contains("mxfp4 weights"), "{no_kernel}");
+    let no_match = compile(rule(("l9.*", Place::Cpu))).unwrap_err().to_string();
+    assert!(no_match.contains("no node has such a path"), "{no_match}");
+}
