@@ -3,6 +3,9 @@
 #
 #   tests/run.sh          everything that CI runs
 #   tests/run.sh --full   and the long proofs, by hand
+#
+# Vulkan tests run on Mesa's CPU driver under the Khronos validation layer, both unpacked to target/vulkan (nothing is
+# installed for them). With COLI_VULKAN=system they take the machine's own loader, driver and layer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,17 +16,26 @@ case "${1:-}" in
   *) echo "usage: tests/run.sh [--full]" >&2; exit 2 ;;
 esac
 
-# A C compiler links Rust programs.
-if ! command -v cc >/dev/null; then
-  echo "installing a C compiler (gcc)"
+# cc links Rust programs, c++ builds the shader compiler.
+if ! command -v cc >/dev/null || ! command -v c++ >/dev/null; then
+  echo "installing compilers (gcc, g++)"
   if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
-  $sudo apt-get update -qq && $sudo apt-get install -y -qq gcc libc6-dev
+  $sudo apt-get update -qq && $sudo apt-get install -y -qq gcc g++ libc6-dev
 fi
+
+target=()
+if [ "${COLI_VULKAN:-}" != system ]; then
+  [ -f target/vulkan/env.sh ] || tests/tools/vulkan-sysroot.sh target/vulkan
+  . target/vulkan/env.sh
+  target=(--target x86_64-unknown-linux-gnu)
+fi
+# A Vulkan test that cannot run, or runs unwatched, fails.
+export COLI_REQUIRE_VULKAN=1 COLI_REQUIRE_VALIDATION=1
 
 # Snapshots must be reviewed: a new or changed one fails, and leaves a .snap.new beside the old.
 export INSTA_UPDATE="${INSTA_UPDATE:-$([ -n "${CI:-}" ] && echo no || echo new)}"
 
-cargo test --locked
+cargo test --locked "${target[@]}"
 
 if [ "$full" = 1 ]; then
   original="${COLI_DICTIONARY:-../shared/models/dictionary-glm52}"

@@ -1,10 +1,13 @@
 //! `coli exec`: runs a model and prints what it answers.
 
+use super::device::{self, Choice};
 use super::failure::Failure;
 use super::files;
 use super::generate::{self, Finish, Job, Outcome};
 use super::logits::LogitsFile;
 use super::progress::Progress;
+use crate::plan::place::Rule;
+use crate::run::vulkan::{Fault, Options};
 use crate::run::{Device, Model, Session, Sizes};
 use crate::text::{ChatTemplate, GenerationDefaults, Message, Sampler, Sampling, Stops, Tokenizer};
 use serde_json::json;
@@ -59,11 +62,14 @@ pub struct Args {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
     /// auto, cpu, oracle (the reference, slow) or vulkan[:N]
-    #[arg(long, default_value = "auto", value_parser = parse_device)]
+    #[arg(long, default_value = "auto", value_parser = device::parse_device)]
     device: Choice,
-    /// Where nodes run, as PATTERN=WHERE
-    #[arg(long, value_name = "PATTERN=WHERE")]
-    place: Vec<String>,
+    /// Where nodes run: PATTERN=cpu or PATTERN=gpu, as '*.routed=cpu' or 'l3.*=cpu' (may be repeated)
+    #[arg(long, value_name = "PATTERN=WHERE", value_parser = device::parse_rule)]
+    place: Vec<Rule>,
+    /// Make the device fail, to see what happens: lost@STEP, submit@STEP, memory@STEP or stuck@STEP
+    #[arg(long, value_name = "KIND@STEP", value_parser = device::parse_fault, hide = !cfg!(debug_assertions))]
+    fault: Option<Fault>,
     /// Positions to make room for (default: prompt and -n, at most what the model allows)
     #[arg(long, value_name = "N", value_parser = files::parse_count)]
     ctx: Option<u32>,
@@ -78,43 +84,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What the user asked for; whether it can be had is decided when running.
-#[derive(Clone, Copy)]
-enum Choice {
-    Auto,
-    Cpu,
-    Oracle,
-    Vulkan,
-}
-
-fn parse_device(text: &str) -> Result<Choice, String> {
-    match text {
-        "auto" => Ok(Choice::Auto),
-        "cpu" => Ok(Choice::Cpu),
-        "oracle" => Ok(Choice::Oracle),
-        "vulkan" => Ok(Choice::Vulkan),
-        t if t.strip_prefix("vulkan:").is_some_and(|n| n.parse::<u32>().is_ok()) => Ok(Choice::Vulkan),
-        _ => Err("known devices: auto, cpu, oracle, vulkan, vulkan:N".into()),
-    }
-}
-
-fn device(choice: Choice) -> Result<Device, Failure> {
-    match choice {
-        Choice::Auto | Choice::Cpu => Ok(Device::Cpu),
-        Choice::Oracle => Ok(Device::Oracle),
-        Choice::Vulkan => {
-            let why = "--device vulkan: this version of coli has no Vulkan device yet; use auto, cpu or oracle";
-            Err(Failure::Device(why.into()))
-        }
-    }
-}
-
 pub fn run(args: Args) -> Result<(), Failure> {
-    if let Some(place) = args.place.first() {
-        let why = "this version of coli runs every node on one device, so --place has no effect";
-        return Err(Failure::Usage(format!("--place {place}: {why}")));
-    }
-    let device = device(args.device)?;
     let progress = Progress::new();
     let arch = files::graph(&args.graph)?;
     let model = Model::load(&arch, files::model(args.model.as_deref())?)?;
@@ -124,8 +94,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let sampler = Sampler::new(sampling(&args).or(&GenerationDefaults::load(&model.source)?))?;
     let stops = Stops::load(&model.source, model.graph.vocab as usize)?;
     let sizes = Sizes { ctx: context(&args, &model, prompt.len())?, slots: 1, chunk: args.chunk };
+    let options = Options { rules: args.place.clone(), fault: args.fault, ..Options::default() };
+    let (session, name, device) = device::session(&model, args.device, sizes, &options)?;
+    // With `auto` a device that fails half-way is not the end: the CPU goes on from the same tokens.
+    let on_cpu = || Session::new(&model, Device::Cpu, sizes);
+    let can_fall_back = args.device == Choice::Auto && device == Device::Vulkan;
     let mut job = Job {
-        session: Session::new(&model, device, sizes),
+        session,
+        fallback: if can_fall_back { Some(&on_cpu) } else { None },
         sampler,
         stops,
         tokenizer: tokenizer.as_ref(),
@@ -137,7 +113,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         job.logits = Some(LogitsFile::create(path, job.vocab)?);
     }
     let outcome = generate::run(job, &prompt, args.n, &progress)?;
-    close(&args, device, &outcome, &prompt)
+    let name = if outcome.fell_back { format!("cpu, after {name}") } else { name };
+    close(&args, &name, &outcome, &prompt)
 }
 
 fn tokenizer(args: &Args, model: &Model) -> Result<Option<Tokenizer>, Failure> {
@@ -191,13 +168,13 @@ fn context(args: &Args, model: &Model, prompt: usize) -> Result<u32, Failure> {
     }
 }
 
-fn close(args: &Args, device: Device, o: &Outcome, prompt: &[u32]) -> Result<(), Failure> {
+fn close(args: &Args, device: &str, o: &Outcome, prompt: &[u32]) -> Result<(), Failure> {
     let rate = |n: usize, seconds: f64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
     let decoded = o.tokens.len().saturating_sub(1);
     if args.json {
         let doc = json!({
             "schema": 1,
-            "device": device.name(),
+            "device": device,
             "text": o.text,
             "prompt_tokens": prompt,
             "tokens": o.tokens,
@@ -215,7 +192,7 @@ fn close(args: &Args, device: Device, o: &Outcome, prompt: &[u32]) -> Result<(),
     };
     eprintln!(
         "{}: prefill {} tokens, {:.1} tok/s; decode {} tokens, {:.1} tok/s; first token after {:.3} s{note}",
-        device.name(),
+        device,
         prompt.len(),
         rate(prompt.len(), o.prefill),
         decoded,

@@ -19,6 +19,8 @@ pub enum Failure {
     Usage(String),
     #[error("{0}")]
     Device(String),
+    #[error("{0}")]
+    Check(String),
     #[error("{path}: {source}")]
     File { path: String, source: std::io::Error },
     #[error("cannot write the output: {0}")]
@@ -45,13 +47,21 @@ impl From<Report> for Failure {
 impl Failure {
     /// Exit codes are part of the interface: see `coli --help`.
     pub fn code(&self) -> u8 {
+        use crate::run::vulkan::VulkanError;
         use crate::text::Error as Text;
         match self {
+            Failure::Run(RunError::Vulkan(e)) => match e {
+                VulkanError::Plan(_) | VulkanError::Chunk(_) | VulkanError::Binding { .. } => 2,
+                VulkanError::Vulkan(crate::vk::Error::OverBudget { .. } | crate::vk::Error::Memory { .. }) => 5,
+                VulkanError::Vulkan(_) => 4,
+                _ => 3,
+            },
             Failure::Usage(_) | Failure::Text(Text::Flag { .. } | Text::NoTokenizer { .. }) => 2,
             Failure::Run(RunError::Step(_) | RunError::State(_)) => 2,
             Failure::Report(_) | Failure::Load(_) | Failure::Model(_) => 3,
             Failure::Run(_) | Failure::Text(_) => 3,
             Failure::Device(_) => 4,
+            Failure::Check(_) => 6,
             Failure::File { .. } | Failure::Output(_) => 1,
         }
     }

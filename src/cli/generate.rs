@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::logits::LogitsFile;
 use super::progress::Progress;
 use crate::graph::{Role, Row};
-use crate::run::{Session, Want};
+use crate::run::{RunError, Session, Want};
 use crate::text::{Sampler, Stops, Tokenizer};
 use std::io::Write;
 use std::time::Instant;
@@ -13,6 +13,8 @@ use std::time::Instant;
 /// One generation.
 pub struct Job<'a> {
     pub session: Session,
+    /// Makes a session that can take over when the device fails.
+    pub fallback: Option<&'a dyn Fn() -> Session>,
     pub sampler: Sampler,
     pub stops: Stops,
     pub tokenizer: Option<&'a Tokenizer>,
@@ -49,6 +51,8 @@ pub struct Outcome {
     pub prefill: f64,
     pub decode: f64,
     pub first_token: f64,
+    /// The device failed, and the CPU went on.
+    pub fell_back: bool,
 }
 
 /// Text on its way to stdout, or ids where there is no tokenizer.
@@ -92,12 +96,37 @@ impl Printer<'_> {
     }
 }
 
+impl Job<'_> {
+    /// After a failure of the device: says what happened and feeds everything so far to another session.
+    fn take_over(
+        &mut self,
+        error: RunError,
+        all: &[u32],
+        want: Want,
+        fell_back: &mut bool,
+    ) -> Result<Vec<f32>, Failure> {
+        match (&error, self.fallback.take()) {
+            (RunError::Vulkan(_), Some(make)) => {
+                eprintln!("the device failed: {error}\ngoing on with the CPU from the same tokens");
+                self.session = make();
+                *fell_back = true;
+                Ok(self.session.append(0, all, want, &mut |_| {})?)
+            }
+            _ => Err(error.into()),
+        }
+    }
+}
+
 /// Feeds the prompt and samples up to `n` tokens.
 pub fn run(mut job: Job, prompt: &[u32], n: u32, progress: &Progress) -> Result<Outcome, Failure> {
     let start = Instant::now();
     let want = if job.logits.is_some() { Want::All } else { Want::Last };
     let bar = progress.prefill(prompt.len());
-    let mut logits = job.session.append(0, prompt, want, &mut |done| bar.set_position(done as u64))?;
+    let mut fell_back = false;
+    let mut logits = match job.session.append(0, prompt, want, &mut |done| bar.set_position(done as u64)) {
+        Err(e) => job.take_over(e, prompt, want, &mut fell_back)?,
+        Ok(logits) => logits,
+    };
     bar.finish_and_clear();
     let prefill = since(start);
     let mut printer = Printer { stream: job.tokenizer.map(|t| t.stream(true)), text: String::new(), print: job.stream };
@@ -130,13 +159,16 @@ pub fn run(mut job: Job, prompt: &[u32], n: u32, progress: &Progress) -> Result<
             break;
         }
         let row = Row { token: next, position, slot: 0, logits: true };
-        pending = job.session.step(Role::Decode, vec![row], &mut |_, _| {})?;
+        pending = match job.session.step(Role::Decode, vec![row], &mut |_, _| {}) {
+            Err(e) => job.take_over(e, &[prompt, &tokens].concat(), Want::Last, &mut fell_back)?,
+            Ok(logits) => logits,
+        };
     }
     let decode = since(decode_start);
     if let Some(file) = job.logits {
         file.finish(&[prompt, &tokens].concat())?;
     }
-    Ok(Outcome { text: printer.finish()?, tokens, finish, prefill, decode, first_token })
+    Ok(Outcome { text: printer.finish()?, tokens, finish, prefill, decode, first_token, fell_back })
 }
 
 fn write(file: &mut Option<LogitsFile>, logits: &[f32]) -> Result<(), Failure> {

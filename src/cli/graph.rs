@@ -10,7 +10,8 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   coli graph graphs/glm52.ron | dot -Tsvg > demo.svg
-  coli graph graphs/glm52.ron --config tests/configs/glm52.json --layers 0,3,6 --format dot")]
+  coli graph graphs/glm52.ron --config tests/configs/glm52.json --layers 0,3,6 --format dot
+  coli graph graphs/glm52.ron --compiled decode --layers 3 | dot -Tsvg > passes.svg")]
 pub struct Args {
     /// Graph file, or the name of a built-in one
     graph: String,
@@ -23,6 +24,11 @@ pub struct Args {
     /// Draw these layers only, and nothing outside the layers
     #[arg(long, value_name = "L,L,...", value_delimiter = ',')]
     layers: Option<Vec<u32>>,
+    /// Draw the passes of a compiled step in place of the graph's nodes
+    #[arg(long, value_name = "STEP", value_enum)]
+    compiled: Option<plan::StepKind>,
+    #[command(flatten)]
+    shape: plan::ShapeArgs,
     #[arg(long, value_enum, default_value_t = Format::Dot)]
     format: Format,
 }
@@ -48,8 +54,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(layers) => layer.is_some_and(|l| layers.contains(&l)),
         None => true,
     };
-    let text = match args.format {
-        Format::Dot => dot(&graph, keep),
+    let text = match (args.format, args.compiled) {
+        (Format::Dot, None) => dot(&graph, keep),
+        (Format::Dot, Some(step)) => {
+            let source = plan::Source::load(&args.graph, args.model.as_deref(), args.config.as_deref())?;
+            source.compile(step, &args.shape)?.dot(&source.graph, keep)
+        }
     };
     Ok(std::io::stdout().write_all(text.as_bytes())?)
 }

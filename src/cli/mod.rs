@@ -1,6 +1,9 @@
 //! The command line: one file a subcommand. Results go to stdout, everything else to stderr.
 
+mod check;
 mod demo;
+mod device;
+mod devices;
 mod exec;
 mod failure;
 mod files;
@@ -45,6 +48,10 @@ enum Command {
     Plan(plan::Args),
     /// Draw the expanded graph
     Graph(graph::Args),
+    /// Compare every value on a device with the oracle, worst first
+    Check(check::Args),
+    /// List Vulkan devices with what they can do, and why not
+    Devices(devices::Args),
     /// Measure
     Bench(Bench),
 }
@@ -70,6 +77,8 @@ pub fn run() -> ExitCode {
         Command::Exec(args) => exec::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Graph(args) => graph::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Devices(args) => devices::run(args),
         Command::Bench(Bench { what: BenchCommand::Quality(args) }) => quality::run(args),
     };
     match done {

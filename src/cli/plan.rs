@@ -1,19 +1,27 @@
-//! `coli plan`: what a graph costs.
+//! `coli plan`: what a graph costs, and what is compiled from it.
 
 use super::failure::Failure;
 use super::files;
-use crate::graph::{Graph, expand};
-use crate::plan::summarize;
+use crate::formats::Format;
+use crate::graph::{Graph, Role, WeightId, expand};
+use crate::plan::compile::Figures;
+use crate::plan::place::Rule;
+use crate::plan::{self, Plan, Shape, Summary, summarize};
 use crate::run::Model;
 use crate::spec::Config;
+use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   coli plan graphs/glm52.ron                                     # of the embedded model
   coli plan graphs/kimi_k3.ron --config tests/configs/kimi_k3.json
+  coli plan graphs/glm52.ron --config tests/configs/glm52.json --compiled decode
+  coli plan graphs/glm52.ron --compiled decode --place '*.experts=cpu'
   coli plan graphs/qwen3.ron --model ~/models/Qwen3-8B --json")]
 pub struct Args {
     /// Graph file, or the name of a built-in one
@@ -21,12 +29,39 @@ pub struct Args {
     /// Model directory: its config.json, and the formats its weights are stored in
     #[arg(long, value_name = "DIR", conflicts_with = "config")]
     model: Option<PathBuf>,
-    /// A config.json alone
+    /// A config.json alone; matrices are then taken to be int4, everything else bf16
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Print the passes and barriers of a step in place of the costs
+    #[arg(long, value_name = "STEP", value_enum)]
+    compiled: Option<StepKind>,
+    #[command(flatten)]
+    shape: ShapeArgs,
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum StepKind {
+    /// Many rows of a prompt
+    Prompt,
+    /// A few rows, one token a sequence
+    Decode,
+}
+
+/// What a compiled plan depends on besides the graph.
+#[derive(clap::Args)]
+pub struct ShapeArgs {
+    /// Longest context
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    ctx: u32,
+    /// Rows of a prompt step
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=512))]
+    chunk: u32,
+    /// PATTERN=cpu or PATTERN=gpu: where nodes run; may be given several times
+    #[arg(long, value_name = "RULE", value_parser = super::device::parse_rule)]
+    place: Vec<Rule>,
 }
 
 /// The graph for a `--config` file.
@@ -38,17 +73,93 @@ pub fn from_config(graph: &str, config: &Path) -> Result<Graph, Failure> {
     Ok(expand(&arch, &config, "main")?)
 }
 
-pub fn run(args: Args) -> Result<(), Failure> {
-    let summary = match &args.config {
-        Some(config) => summarize(&from_config(&args.graph, config)?, None),
-        None => {
-            let model = Model::load(&files::graph(&args.graph)?, files::model(args.model.as_deref())?)?;
-            summarize(&model.graph, Some(&|i| model.weights.one(i).format()))
+/// A graph with the formats of its weights: a model's own, or those of a typical container.
+pub struct Source {
+    pub graph: Arc<Graph>,
+    model: Option<Model>,
+}
+
+impl Source {
+    pub fn load(graph: &str, model: Option<&Path>, config: Option<&Path>) -> Result<Self, Failure> {
+        match config {
+            Some(config) => Ok(Self { graph: from_config(graph, config)?.into(), model: None }),
+            None => {
+                let model = Model::load(&files::graph(graph)?, files::model(model)?)?;
+                Ok(Self { graph: model.graph.clone(), model: Some(model) })
+            }
         }
-    };
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&summary).map_err(|e| Failure::Output(e.into()))? + "\n",
-        false => summary.to_string(),
+    }
+
+    fn format(&self, w: WeightId) -> Format {
+        match &self.model {
+            Some(model) => model.weights.one(w.0 as usize).format(),
+            // The same limits as container writers use: small and one-dimensional weights stay as they are.
+            None if self.graph.weight(w).need.shape.len() >= 2 => Format::Int4Row,
+            None => Format::Bf16,
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        match &self.model {
+            Some(model) => summarize(&self.graph, Some(&|i| model.weights.one(i).format())),
+            None => summarize(&self.graph, None),
+        }
+    }
+
+    pub fn compile(&self, step: StepKind, args: &ShapeArgs) -> Result<Plan, Failure> {
+        let (role, rows) = match step {
+            StepKind::Prompt => (Role::Prompt, args.chunk),
+            StepKind::Decode => (Role::Decode, crate::run::vulkan::DECODE_ROWS),
+        };
+        let shape = Shape { rows, ctx: args.ctx, observe: false, shuffle: 0 };
+        plan::compile(&self.graph, &|w| self.format(w), &args.place, role, shape)
+            .map_err(|e| Failure::Usage(e.to_string()))
+    }
+}
+
+/// Costs, and the figures of both compiled steps.
+#[derive(Serialize)]
+struct Document {
+    #[serde(flatten)]
+    summary: Summary,
+    prompt: Compiled,
+    decode: Compiled,
+}
+
+#[derive(Serialize)]
+struct Compiled {
+    #[serde(flatten)]
+    figures: Figures,
+    /// Compiling, proof included.
+    compile_ms: f64,
+}
+
+fn timed(source: &Source, step: StepKind, args: &ShapeArgs) -> Result<Compiled, Failure> {
+    let start = Instant::now();
+    let figures = source.compile(step, args)?.figures();
+    Ok(Compiled { figures, compile_ms: start.elapsed().as_secs_f64() * 1e3 })
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    let source = Source::load(&args.graph, args.model.as_deref(), args.config.as_deref())?;
+    let text = match (args.json, args.compiled) {
+        (true, _) => {
+            let document = Document {
+                summary: source.summary(),
+                prompt: timed(&source, StepKind::Prompt, &args.shape)?,
+                decode: timed(&source, StepKind::Decode, &args.shape)?,
+            };
+            serde_json::to_string_pretty(&document).map_err(|e| Failure::Output(e.into()))? + "\n"
+        }
+        (false, Some(step)) => source.compile(step, &args.shape)?.text(&source.graph),
+        (false, None) => {
+            let mut text = source.summary().to_string();
+            for (name, step) in [("prompt", StepKind::Prompt), ("decode", StepKind::Decode)] {
+                let c = timed(&source, step, &args.shape)?;
+                text += &format!("{name:<12} {}\n", c.figures);
+            }
+            text
+        }
     };
     Ok(std::io::stdout().write_all(text.as_bytes())?)
 }

@@ -177,6 +177,10 @@ pub enum PlanError {
     Place(#[from] PlaceError),
     #[error("the plan is not safe, which is a fault of the compiler: {0}")]
     Refused(#[from] Refusal),
+    #[error(
+        "{pass} takes {groups} workgroups in one direction, and devices take {MAX_GROUPS}: give a smaller --ctx or --chunk"
+    )]
+    Groups { pass: String, groups: u32 },
     #[error("the plan needs {0} different workgroup counts, the parameter buffer has room for 192")]
     Counts(usize),
 }
@@ -185,6 +189,8 @@ pub enum PlanError {
 const ASSUMED_BANDWIDTH: f64 = 200e9;
 /// Drivers kill work that runs for seconds; a submit is predicted to stay far below.
 const LONGEST_SUBMIT: f64 = 0.05;
+/// Workgroups in one direction that every Vulkan device takes (maxComputeWorkGroupCount).
+const MAX_GROUPS: u32 = 65_535;
 /// Room for workgroup counts in the parameter buffer.
 pub const MAX_COUNTS: usize = 192;
 
@@ -198,11 +204,12 @@ pub fn compile(
 ) -> Result<Plan, PlanError> {
     let placed = place(graph, formats, rules)?;
     let lowered = lower(graph, &placed, formats, role, shape);
-    let schedule = schedule(graph, &lowered.passes);
+    groups_fit(&lowered.passes, shape)?;
+    let schedule = schedule(graph, &lowered.passes, shape.shuffle);
     let (slots, arena) = slots(&lowered, &schedule);
     let resolve = |buf| resolve(&slots, buf);
     let placed_barriers = barrier::derive(&lowered.passes, &schedule, &resolve);
-    let (barriers, batches, instrs) = assemble(&lowered.passes, &schedule, placed_barriers);
+    let (barriers, batches, instrs) = assemble(&lowered.passes, &schedule, placed_barriers, shape);
     let counts = counts(&lowered.passes);
     if counts.len() > MAX_COUNTS {
         return Err(PlanError::Counts(counts.len()));
@@ -210,6 +217,18 @@ pub fn compile(
     let plan = Plan { role, shape, lowered, placed, schedule, slots, arena, barriers, batches, instrs, counts };
     prove::prove(&plan)?;
     Ok(plan)
+}
+
+/// The largest dispatch that a step of this shape can ask for is one that every device takes.
+fn groups_fit(passes: &[Pass], shape: Shape) -> Result<(), PlanError> {
+    for pass in passes {
+        let Work::Dispatch(d) = &pass.work else { continue };
+        let groups = [d.groups.0, d.groups.1].map(|c| c.most(shape.rows, shape.ctx));
+        if let Some(groups) = groups.into_iter().find(|n| *n > MAX_GROUPS) {
+            return Err(PlanError::Groups { pass: pass.name.clone(), groups });
+        }
+    }
+    Ok(())
 }
 
 /// Offsets of the transients in the arena, by lifetime.
@@ -265,6 +284,7 @@ fn assemble(
     passes: &[Pass],
     schedule: &Schedule,
     placed: Vec<barrier::Placed>,
+    shape: Shape,
 ) -> (Vec<Barrier>, Vec<Batch>, Vec<Instr>) {
     let mut a =
         Assembly { barriers: vec![], batches: vec![], instrs: vec![Instr::Params], open: false, last_cpu: None };
@@ -289,7 +309,7 @@ fn assemble(
         }
         a.instrs.push(Instr::Pass(*pass));
         if let (Work::Dispatch(d), Some(b)) = (&passes[*pass].work, a.batches.last_mut()) {
-            b.predicted += d.bytes as f64 / ASSUMED_BANDWIDTH;
+            b.predicted += d.traffic(shape.rows, shape.ctx) as f64 / ASSUMED_BANDWIDTH;
         }
         // A barrier to the host stands behind the last pass of a segment.
         while let Some(p) = placed.next_if(|p| p.before == at + 1 && p.barrier.scope.dst == Stages::HOST) {

@@ -10,6 +10,7 @@
 
 pub mod barrier;
 pub mod compile;
+pub mod draw;
 pub mod lower;
 pub mod memory;
 pub mod pass;

@@ -92,6 +92,15 @@ pub enum Count {
 }
 
 impl Count {
+    /// Groups of a step of `rows` rows, all of which want logits, in a context of `ctx`.
+    pub fn most(self, rows: u32, ctx: u32) -> u32 {
+        match self {
+            Count::Fixed(n) => n,
+            Count::Rows(per) | Count::Outputs(per) => rows.div_ceil(per),
+            Count::Visible(per) => ctx.div_ceil(per),
+        }
+    }
+
     /// So many times as many groups.
     pub fn times(self, n: u32) -> Count {
         match self {
@@ -113,11 +122,16 @@ pub struct Dispatch {
     pub set0: Vec<Bind>,
     pub set1: Vec<Bind>,
     pub groups: (Count, Count),
-    /// Weight bytes read, for predictions.
+    /// Weight bytes that a row of workgroups reads, for predictions.
     pub bytes: u64,
 }
 
 impl Dispatch {
+    /// Weight bytes read in a step of `rows` rows and a context of `ctx`: each row of workgroups reads them anew.
+    pub fn traffic(&self, rows: u32, ctx: u32) -> u64 {
+        self.bytes * u64::from(self.groups.1.most(rows, ctx))
+    }
+
     /// Name of the shader.
     pub fn shader(&self) -> String {
         match self.variant {

@@ -1,6 +1,7 @@
 //! A compiled plan as a person reads it: its snapshot form.
 
-use super::compile::{Cause, Hazard, Instr, Plan};
+use super::compile::{Cause, Figures, Hazard, Instr, Plan};
+use super::lower::UNUSED;
 use super::pass::{Buf, Count, Pass, Work};
 use super::place::Place;
 use super::text::bytes;
@@ -8,16 +9,22 @@ use crate::graph::{Graph, LayerKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+impl std::fmt::Display for Figures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} dispatches in {} stages, {} barriers, {} submits, {} joins with {} CPU nodes",
+            self.dispatches, self.stages, self.barriers, self.submits, self.joins, self.cpu_nodes
+        )
+    }
+}
+
 impl Plan {
     /// Figures, then every pass of one layer of each kind and of what lies outside the layers.
     pub fn text(&self, graph: &Graph) -> String {
         let mut out = String::new();
         let f = self.figures();
-        let _ = writeln!(
-            out,
-            "{:?} plan: {} dispatches in {} stages, {} barriers, {} submits, {} joins with {} CPU nodes",
-            self.role, f.dispatches, f.stages, f.barriers, f.submits, f.joins, f.cpu_nodes
-        );
+        let _ = writeln!(out, "{:?} plan: {f}", self.role);
         let _ = writeln!(
             out,
             "arena {} for {} of transients, steps of up to {} rows, context {}",
@@ -92,10 +99,8 @@ impl Plan {
         for instr in &self.instrs {
             match instr {
                 Instr::Barrier(b) => waiting.push(*b),
-                Instr::Pass(p) => {
-                    if !waiting.is_empty() {
-                        out.entry(self.schedule.rank[*p]).or_default().append(&mut waiting);
-                    }
+                Instr::Pass(p) if !waiting.is_empty() => {
+                    out.entry(self.schedule.rank[*p]).or_default().append(&mut waiting);
                 }
                 _ => {}
             }
@@ -129,13 +134,19 @@ impl Plan {
         match &pass.work {
             Work::Dispatch(d) => {
                 let (x, y) = d.groups;
-                let write =
-                    d.set0.iter().chain(&d.set1).find(|b| b.write).map_or(String::new(), |b| self.buffer(b.buf));
+                let mut binds = d.set0.iter().chain(&d.set1);
+                let written = binds.find(|b| b.write && !self.unused(b.buf));
+                let write = written.map_or(String::new(), |b| self.buffer(b.buf));
                 format!("{:<24} {:<18} {} x {} -> {write}{plus}", pass.name, d.shader(), count(x), count(y))
             }
             Work::Copy { bytes: n, .. } => format!("{:<24} copy {} a step", pass.name, bytes(*n)),
             Work::Cpu { .. } => format!("{:<24} on the CPU", pass.name),
         }
+    }
+
+    /// A stand-in for a binding that a kernel declares and a specialisation leaves alone.
+    fn unused(&self, buf: Buf) -> bool {
+        matches!(buf, Buf::Transient(t) if self.lowered.transients[t as usize].name == UNUSED)
     }
 
     fn buffer(&self, buf: Buf) -> String {

@@ -61,8 +61,16 @@ pub fn dependencies(graph: &Graph, passes: &[Pass]) -> Vec<Vec<usize>> {
     all
 }
 
+/// splitmix64: another order for each seed.
+fn mix(x: u64) -> u64 {
+    let z = x.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// Earliest times that respect the dependencies.
-pub fn schedule(graph: &Graph, passes: &[Pass]) -> Schedule {
+pub fn schedule(graph: &Graph, passes: &[Pass], shuffle: u64) -> Schedule {
     let deps = dependencies(graph, passes);
     let mut times: Vec<Time> = Vec::with_capacity(passes.len());
     for (i, pass) in passes.iter().enumerate() {
@@ -75,7 +83,8 @@ pub fn schedule(graph: &Graph, passes: &[Pass]) -> Schedule {
         times.push(Time { segment, level });
     }
     let mut order: Vec<usize> = (0..passes.len()).collect();
-    order.sort_by_key(|i| (times[*i], *i));
+    let within = |i: usize| if shuffle == 0 || !passes[i].on_gpu() { i as u64 } else { mix(i as u64 ^ shuffle) };
+    order.sort_by_key(|i| (times[*i], within(*i)));
     let mut distinct: Vec<Time> = times.clone();
     distinct.sort_unstable();
     distinct.dedup();

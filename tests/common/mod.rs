@@ -1,8 +1,10 @@
-//! Shared by the integration tests: the fixtures and a small safetensors reader and writer.
+//! Shared by the integration tests: fixtures, a small safetensors reader and writer, weights in stored formats, random graphs.
 
 // Every integration test compiles this module for itself and uses only a part of it.
 #![allow(dead_code)]
 
 pub mod fixture;
 pub mod generate;
+pub mod random_graph;
 pub mod safetensors;
+pub mod stored;

@@ -9,4 +9,6 @@ mod common;
 mod support;
 
 mod device;
+mod kernels;
 mod models;
+mod random;

@@ -14,10 +14,10 @@ const USES: [(&str, &[&str]); 13] = [
     ("oracle", &["graph", "ops", "weights"]),
     ("cpu", &["formats"]),
     ("plan", &["graph", "ops", "formats"]),
-    ("run", &["cpu", "formats", "graph", "ops", "oracle", "plan", "spec", "weights"]),
+    ("run", &["cpu", "formats", "graph", "ops", "oracle", "plan", "spec", "vk", "weights"]),
     ("text", &[]),
     ("vk", &[]),
-    ("cli", &["graph", "ops", "plan", "run", "spec", "text"]),
+    ("cli", &["formats", "graph", "ops", "plan", "run", "spec", "text", "vk"]),
     ("main.rs", &["cli"]),
 ];
 

@@ -129,10 +129,9 @@ fn quality_of_a_few_answers() {
 #[test]
 fn refusals() {
     let f = fixture("qwen3").dir.display().to_string();
-    let demo = ["exec", "graphs/glm52.ron"];
+    let demo = ["exec", "graphs/glm52.ron", "--device", "cpu"];
     let cases: Vec<(&str, Vec<&str>, i32)> = vec![
-        ("vulkan", [&demo[..], &["--prompt", "x", "--device", "vulkan:1"]].concat(), 4),
-        ("device", [&demo[..], &["--prompt", "x", "--device", "cuda"]].concat(), 2),
+        ("device", [&demo[..2], &["--prompt", "x", "--device", "cuda"]].concat(), 2),
         ("place", [&demo[..], &["--prompt", "x", "--place", "*.routed=cpu"]].concat(), 2),
         ("no-prompt", demo.to_vec(), 2),
         ("two-prompts", [&demo[..], &["--prompt", "x", "--tokens", "1"]].concat(), 2),
@@ -155,6 +154,16 @@ fn refusals() {
         let err = r.err.replace(&f, "MODEL");
         snapshots(|| insta::assert_snapshot!(format!("refusal-{name}"), err));
     }
+}
+
+/// What is printed depends on the machine: no loader, no driver, or too few devices.
+#[test]
+fn a_device_that_is_not_there() {
+    let r = coli(&["exec", "graphs/glm52.ron", "--prompt", "x", "--device", "vulkan:99"]);
+    assert_eq!(r.code, 4, "{}", r.err);
+    assert!(r.err.starts_with("error: ") && r.out.is_empty(), "{}", r.err);
+    let list = coli(&["devices", "--json"]);
+    assert!(list.code == 4 || serde_json::from_str::<serde_json::Value>(&list.out).is_ok(), "{}", list.err);
 }
 
 #[test]

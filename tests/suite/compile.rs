@@ -18,7 +18,7 @@ pub fn graph(file: &str, config: &str) -> Graph {
 
 fn plan(graph: &Graph, role: Role, rules: &[Rule]) -> Plan {
     let rows = if role == Role::Decode { 8 } else { 128 };
-    compile(graph, &|_| Format::Int4Row, rules, role, Shape { rows, ctx: 4096, observe: false })
+    compile(graph, &|_| Format::Int4Row, rules, role, Shape { rows, ctx: 4096, observe: false, shuffle: 0 })
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -148,8 +148,9 @@ fn mutations_are_refused() {
 #[test]
 fn places() {
     let g = graph("glm52", "tests/fixtures/glm_moe_dsa/config.json");
-    let compile =
-        |rule| compile(&g, &|_| Format::Mxfp4, &[rule], Role::Decode, Shape { rows: 8, ctx: 64, observe: false });
+    let compile = |rule| {
+        compile(&g, &|_| Format::Mxfp4, &[rule], Role::Decode, Shape { rows: 8, ctx: 64, observe: false, shuffle: 0 })
+    };
     let no_kernel = compile(rule(("l1.*", Place::Gpu))).unwrap_err().to_string();
     assert!(no_kernel.contains("mxfp4 weights"), "{no_kernel}");
     let no_match = compile(rule(("l9.*", Place::Cpu))).unwrap_err().to_string();

@@ -228,12 +228,12 @@ fn mutated_files_never_panic() {
                 _ => bytes.truncate(at.max(1)),
             }
         }
-        if let Ok(text) = String::from_utf8(bytes) {
-            if let Err(report) = problems(&text, &config) {
-                assert!(!report.items.is_empty());
-                report_text(&report, false);
-                refused += 1;
-            }
+        if let Ok(text) = String::from_utf8(bytes)
+            && let Err(report) = problems(&text, &config)
+        {
+            assert!(!report.items.is_empty());
+            report_text(&report, false);
+            refused += 1;
         }
     }
     assert!(refused > 100, "{refused}");

@@ -4,11 +4,9 @@
 //! against f64 (tests/fixtures/README.md). Experts, selected positions and tokens must be the same.
 
 use crate::common::fixture::{ALL, Fixture, fixture};
-use crate::support::{argmax, load, worst_row};
-use coli::graph::{Node, Role, Row, StateError, Value};
-use coli::ops::Op;
+use crate::support::{Choices, argmax, load, worst_row};
+use coli::graph::{Role, Row, StateError};
 use coli::run::{Device, Model, RunError, Session, Sizes, Want};
-use std::collections::BTreeMap;
 
 const TOLERANCE: f64 = 1e-5;
 const DEVICES: [Device; 2] = [Device::Oracle, Device::Cpu];
@@ -19,63 +17,6 @@ fn session(model: &Model, device: Device, f: &Fixture, slots: u32, chunk: u32) -
 
 fn rows(ids: &[u32], slot: u32) -> Vec<Row> {
     ids.iter().enumerate().map(|(i, t)| Row { token: *t, position: i as u32, slot, logits: true }).collect()
-}
-
-/// Chosen experts and positions of each layer, as sets per row.
-#[derive(Default, Debug)]
-struct Choices {
-    experts: BTreeMap<u32, Vec<Vec<i32>>>,
-    weights: BTreeMap<u32, Vec<f32>>,
-    selected: BTreeMap<u32, Vec<Vec<i32>>>,
-}
-
-impl Choices {
-    fn see(&mut self, node: &Node, value: &Value) {
-        let Some(layer) = node.layer else { return };
-        match (value, &node.op) {
-            (Value::Route { ids, weights }, Op::RouterTopk(r)) => {
-                for (ids, weights) in ids.chunks(r.k).zip(weights.chunks(r.k)) {
-                    let mut pairs: Vec<(i32, f32)> =
-                        ids.iter().map(|i| *i as i32).zip(weights.iter().copied()).collect();
-                    pairs.sort_by_key(|p| p.0);
-                    self.experts.entry(layer).or_default().push(pairs.iter().map(|p| p.0).collect());
-                    self.weights.entry(layer).or_default().extend(pairs.iter().map(|p| p.1));
-                }
-            }
-            (Value::Selection(s), _) => {
-                let sets = s.iter().map(|set| set.iter().map(|t| *t as i32).collect());
-                self.selected.entry(layer).or_default().extend(sets);
-            }
-            _ => {}
-        }
-    }
-
-    /// Compares with the reference; -1 there is a pick that fell on a masked position.
-    fn check(&self, f: &Fixture, what: &str) {
-        let mut compared = 0;
-        for name in f.reference.names() {
-            let Some((kind, rest)) = name.split_once('.') else { continue };
-            let Some((layer, part)) = rest.split_once('.') else { continue };
-            let got = match (kind, part) {
-                ("moe", "expert_ids") => &self.experts[&layer.parse().unwrap()],
-                ("dsa", "topk") => &self.selected[&layer.parse().unwrap()],
-                _ => continue,
-            };
-            let (shape, want) = f.reference.i32(name).unwrap();
-            for (row, want) in want.chunks(shape[1]).enumerate() {
-                let want: Vec<i32> = want.iter().copied().filter(|t| *t >= 0).collect();
-                assert_eq!(got[row], want, "{what}: {name}, row {row}");
-            }
-            compared += 1;
-        }
-        for (layer, got) in &self.weights {
-            if let Some((shape, want)) = f.reference.f32(&format!("moe.{layer}.expert_weights")) {
-                let worst = worst_row(got, &want, shape[1]);
-                assert!(worst < TOLERANCE, "{what}: expert weights of layer {layer} differ by {worst:.1e}");
-            }
-        }
-        assert!(compared > 0 || f.name == "qwen3", "{what}: nothing was compared");
-    }
 }
 
 fn check_logits(f: &Fixture, got: &[f32], what: &str) {
@@ -94,7 +35,7 @@ fn in_one_go(f: &Fixture, model: &Model, device: Device) -> Vec<f32> {
     let mut choices = Choices::default();
     let logits = s.step(Role::Prompt, rows(&f.ids, 0), &mut |n, v| choices.see(n, v)).unwrap();
     check_logits(f, &logits, &what);
-    choices.check(f, &what);
+    choices.check(f, &what, TOLERANCE);
     logits
 }
 

@@ -1,8 +1,11 @@
 //! Loading fixtures into the library.
 
 use crate::common::fixture::{Fixture, rel_l2};
+use coli::graph::{Node, Value};
+use coli::ops::Op;
 use coli::run::{Model, ModelSource};
 use coli::spec::{Arch, Source};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub fn root(path: &str) -> PathBuf {
@@ -48,4 +51,61 @@ pub fn snapshots(f: impl FnOnce()) {
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.bind(f);
+}
+
+/// Chosen experts and positions of each layer, as sets per row.
+#[derive(Default, Debug)]
+pub struct Choices {
+    experts: BTreeMap<u32, Vec<Vec<i32>>>,
+    weights: BTreeMap<u32, Vec<f32>>,
+    selected: BTreeMap<u32, Vec<Vec<i32>>>,
+}
+
+impl Choices {
+    pub fn see(&mut self, node: &Node, value: &Value) {
+        let Some(layer) = node.layer else { return };
+        match (value, &node.op) {
+            (Value::Route { ids, weights }, Op::RouterTopk(r)) => {
+                for (ids, weights) in ids.chunks(r.k).zip(weights.chunks(r.k)) {
+                    let mut pairs: Vec<(i32, f32)> =
+                        ids.iter().map(|i| *i as i32).zip(weights.iter().copied()).collect();
+                    pairs.sort_by_key(|p| p.0);
+                    self.experts.entry(layer).or_default().push(pairs.iter().map(|p| p.0).collect());
+                    self.weights.entry(layer).or_default().extend(pairs.iter().map(|p| p.1));
+                }
+            }
+            (Value::Selection(s), _) => {
+                let sets = s.iter().map(|set| set.iter().map(|t| *t as i32).collect());
+                self.selected.entry(layer).or_default().extend(sets);
+            }
+            _ => {}
+        }
+    }
+
+    /// Compares with the reference; -1 there is a pick that fell on a masked position.
+    pub fn check(&self, f: &Fixture, what: &str, tolerance: f64) {
+        let mut compared = 0;
+        for name in f.reference.names() {
+            let Some((kind, rest)) = name.split_once('.') else { continue };
+            let Some((layer, part)) = rest.split_once('.') else { continue };
+            let got = match (kind, part) {
+                ("moe", "expert_ids") => &self.experts[&layer.parse().unwrap()],
+                ("dsa", "topk") => &self.selected[&layer.parse().unwrap()],
+                _ => continue,
+            };
+            let (shape, want) = f.reference.i32(name).unwrap();
+            for (row, want) in want.chunks(shape[1]).enumerate() {
+                let want: Vec<i32> = want.iter().copied().filter(|t| *t >= 0).collect();
+                assert_eq!(got[row], want, "{what}: {name}, row {row}");
+            }
+            compared += 1;
+        }
+        for (layer, got) in &self.weights {
+            if let Some((shape, want)) = f.reference.f32(&format!("moe.{layer}.expert_weights")) {
+                let worst = worst_row(got, &want, shape[1]);
+                assert!(worst < tolerance, "{what}: expert weights of layer {layer} differ by {worst:.1e}");
+            }
+        }
+        assert!(compared > 0 || f.name == "qwen3", "{what}: nothing was compared");
+    }
 }

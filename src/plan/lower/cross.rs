@@ -12,7 +12,7 @@ impl Lower<'_> {
     pub fn cpu(&mut self, index: NodeIndex, node: &Node) {
         let mut reads = vec![];
         for id in &node.inputs {
-            if let Some(buf) = self.to_host(*id) {
+            if let Some(buf) = self.bring_back(*id) {
                 reads.push(buf);
             }
         }
@@ -21,13 +21,11 @@ impl Lower<'_> {
     }
 
     /// The readback buffer of a device value; None if the host made it, or keeps it.
-    fn to_host(&mut self, id: ResourceId) -> Option<Buf> {
+    fn bring_back(&mut self, id: ResourceId) -> Option<Buf> {
         if let Some(n) = self.on_host[id.0 as usize] {
             return Some(Buf::Readback(n));
         }
-        let made_on_gpu =
-            self.graph.resource(id).producer.is_some_and(|p| self.placed[p.index()].place == super::Place::Gpu);
-        if !made_on_gpu || matches!(self.ty(id), Type::Tokens | Type::Stack { .. } | Type::Cache { .. }) {
+        if !self.made_on_gpu(id) || matches!(self.ty(id), Type::Tokens | Type::Stack { .. } | Type::Cache { .. }) {
             return None;
         }
         Some(Buf::Readback(self.download(id)))
@@ -49,14 +47,19 @@ impl Lower<'_> {
         n
     }
 
-    /// Brings back everything that has become a transient.
+    /// Brings back everything that passes left in a transient. What CPU nodes made the host has already.
     pub fn download_all(&mut self) {
         for n in 0..self.reprs.len() {
             let id = ResourceId(n as u32);
-            if matches!(self.reprs[n], Repr::View(_)) && !matches!(self.ty(id), Type::Scores { .. }) {
+            let left = matches!(self.reprs[n], Repr::View(_)) && !matches!(self.ty(id), Type::Scores { .. });
+            if left && self.made_on_gpu(id) {
                 self.download(id);
             }
         }
+    }
+
+    fn made_on_gpu(&self, id: ResourceId) -> bool {
+        self.graph.resource(id).producer.is_some_and(|p| self.placed[p.index()].place == super::Place::Gpu)
     }
 
     fn repack(&mut self, id: ResourceId, v: View) -> View {

@@ -32,6 +32,8 @@ pub struct Shape {
     pub ctx: u32,
     /// Bring every value that a pass makes to the host, for checks.
     pub observe: bool,
+    /// Shuffles the passes inside each level by this seed; 0 keeps them in order. Results must not change.
+    pub shuffle: u64,
 }
 
 /// A transient and its size for the largest step.
@@ -188,7 +190,7 @@ impl<'a> Lower<'a> {
     /// Bytes for a binding that a kernel could write, but not with these constants: each pass has its own, since to
     /// a validation layer the binding is written.
     fn scratch(&mut self) -> Buf {
-        self.out.transients.push(Transient { name: "unused binding".into(), bytes: 16 });
+        self.out.transients.push(Transient { name: UNUSED.into(), bytes: 16 });
         Buf::Transient(self.out.transients.len() as u32 - 1)
     }
 
@@ -258,6 +260,9 @@ impl<'a> Lower<'a> {
 fn groups(n: u32, per: u32) -> Count {
     Count::Fixed(n.div_ceil(per))
 }
+
+/// Name of a transient that only stands in for a binding.
+pub const UNUSED: &str = "unused binding";
 
 /// A binding that is only read, and that this specialisation does not use.
 fn unused() -> Bind {

@@ -4,7 +4,7 @@ use super::super::pass::{Bind, Buf, Dispatch, Push};
 use super::pending::{Norm, Pending, Repr, Vector, View};
 use super::{LOCAL, Lower, unused};
 use crate::graph::StateId;
-use crate::ops::op::{RopeIn, RopeOut};
+use crate::ops::op::{Rope, RopeIn, RopeOut};
 use crate::ops::{Op, ResourceId};
 use petgraph::graph::NodeIndex;
 
@@ -63,17 +63,7 @@ impl Lower<'_> {
         let norm = v.norm.unwrap_or(Norm { kind: 0, at: 0, n: 0, w: None, bias: None, eps: 0.0, scale: 1.0 });
         let table = v.rope.as_ref().map(|r| self.rope_table(r));
         let rope = v.rope.as_ref();
-        let flag = |f: &dyn Fn(&crate::ops::op::Rope) -> bool| u32::from(rope.is_some_and(f));
-        let number = |f: &dyn Fn(&crate::ops::op::Rope) -> usize| Push::U32(rope.map_or(0, f) as u32);
-        let spec = vec![
-            LOCAL,
-            norm.kind,
-            u32::from(rope.is_some()),
-            flag(&|r| r.layout_in == RopeIn::Half),
-            flag(&|r| r.layout_out == RopeOut::Half),
-            flag(&|r| r.inverse),
-            u32::from(state.is_some()),
-        ];
+        let number = |f: &dyn Fn(&Rope) -> usize| Push::U32(rope.map_or(0, f) as u32);
         let address = |w: Option<crate::graph::WeightId>| w.map_or(Push::NoAddress, Push::Vector);
         let push = vec![
             address(norm.w),
@@ -97,7 +87,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "vec",
             variant: None,
-            spec,
+            spec: spec(norm.kind, rope, state.is_some()),
             push,
             set0: vec![
                 Bind::read(v.src.buf),
@@ -213,4 +203,18 @@ fn join(a: Vector, b: Vector) -> Option<Vector> {
     }));
     let nodes = [a.nodes, b.nodes].concat();
     Some(Vector { src: View { head: a.d + b.d, ..a.src }, heads: 1, d: a.d + b.d, norm, rope, nodes })
+}
+
+/// Specialisation constants of `vec`: threads, norm, rotation and its layouts, whether rows go to a state.
+fn spec(norm: u32, rope: Option<&Rope>, to_state: bool) -> Vec<u32> {
+    let flag = |f: &dyn Fn(&Rope) -> bool| u32::from(rope.is_some_and(f));
+    vec![
+        LOCAL,
+        norm,
+        u32::from(rope.is_some()),
+        flag(&|r| r.layout_in == RopeIn::Half),
+        flag(&|r| r.layout_out == RopeOut::Half),
+        flag(&|r| r.inverse),
+        u32::from(to_state),
+    ]
 }

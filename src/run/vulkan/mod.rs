@@ -4,6 +4,7 @@
 //! what changes per step, [`values`] converts what crosses to the host. A step is one walk over the plan's instruction list.
 
 mod bind;
+mod fault;
 mod params;
 mod values;
 mod weights;
@@ -12,12 +13,13 @@ use super::cpu::{CpuError, Tables, Work};
 use crate::formats::Format;
 use crate::graph::{Graph, Limits, Role, StateError, StateId, States, Step, Value, Watch, WeightId};
 use crate::plan::compile::Instr;
-use crate::plan::pass::{Buf, Work as PassWork};
+use crate::plan::pass::{Bind, Buf, Work as PassWork};
 use crate::plan::place::Rule;
-use crate::plan::{PlanError, Shape, compile};
-use crate::vk::{self, Buffer, BufferDesc, Kind, Usage};
+use crate::plan::{Plan, PlanError, Shape, compile};
+use crate::vk::{self, Buffer, BufferDesc, Kind, Need, Usage};
 use crate::weights::Bound;
 use bind::BoundPlan;
+pub use fault::Fault;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weights::DeviceWeights;
@@ -41,6 +43,10 @@ pub enum VulkanError {
     NonFinite { node: String, weight: String },
     #[error("{0}: a value crosses to the host in a form that it has no code for")]
     Crossing(String),
+    #[error("a step of {rows} rows over all sequences; this session was made for {max}: append fewer tokens at once")]
+    Rows { rows: usize, max: u32 },
+    #[error("an earlier step never ended, so its buffers may still be in use: make a new session")]
+    Unfinished,
 }
 
 impl From<vk::Missing> for VulkanError {
@@ -55,6 +61,10 @@ pub struct Options {
     pub rules: Vec<Rule>,
     /// Bring every value that a pass makes to the host: for checks, not for speed.
     pub observe: bool,
+    /// Shuffle the passes inside each level: results must not change.
+    pub shuffle: u64,
+    /// Fail in some step, to see what happens.
+    pub fault: Option<Fault>,
 }
 
 /// A model on a device.
@@ -72,12 +82,30 @@ pub struct Vulkan {
     /// Timeline value of the last submit.
     submitted: u64,
     steps: u32,
+    fault: Option<Fault>,
+    /// Set while a step runs; stays set when one ends without the queue's word that it is done.
+    open: bool,
     /// Keeps alive what kernels reach by address.
     _weights: DeviceWeights,
 }
 
 /// Rows of a decode step at most.
-const DECODE_ROWS: u32 = 8;
+pub const DECODE_ROWS: u32 = 8;
+/// Bytes of a device's own heap left to others: the desktop, the driver, rounding of allocations.
+const RESERVE: u64 = 256 << 20;
+
+/// Memory of a session, known before anything is allocated.
+fn needs(graph: &Graph, weights: &Bound, states: &States, plans: &[&Plan]) -> [Need; 3] {
+    let own: u64 = plans.iter().map(|p| p.arena).sum();
+    let kept: u64 = used_states(plans).iter().map(|s| 4 * states.values(s.0 as usize) as u64).sum();
+    let sum = |sizes: fn(&Plan) -> &[u64]| plans.iter().flat_map(|p| sizes(p)).sum::<u64>();
+    let device = own + kept + weights::bytes(graph, weights, plans);
+    [
+        Need { kind: Kind::DeviceLocal, bytes: device },
+        Need { kind: Kind::Upload, bytes: sum(|p| &p.lowered.uploads) + weights::STAGING },
+        Need { kind: Kind::Readback, bytes: sum(|p| &p.lowered.readbacks) },
+    ]
+}
 
 impl Vulkan {
     /// Compiles both plans, uploads the weights they read and records their commands.
@@ -93,13 +121,14 @@ impl Vulkan {
         }
         let formats = |w: WeightId| -> Format { weights.one(w.0 as usize).format() };
         let plan = |role, rows| {
-            let shape = Shape { rows, ctx: limits.ctx, observe: options.observe };
+            let shape = Shape { rows, ctx: limits.ctx, observe: options.observe, shuffle: options.shuffle };
             compile(&graph, &formats, &options.rules, role, shape)
         };
         let prompt = plan(Role::Prompt, limits.chunk)?;
         let decode = plan(Role::Decode, DECODE_ROWS)?;
-        let uploaded = DeviceWeights::upload(&device, &graph, &weights, &[&prompt, &decode])?;
         let states = States::new(&graph, limits);
+        device.check_budget(&needs(&graph, &weights, &states, &[&prompt, &decode]), RESERVE)?;
+        let uploaded = DeviceWeights::upload(&device, &graph, &weights, &[&prompt, &decode])?;
         let device_states = state_buffers(&device, &graph, &states, &[&prompt, &decode])?;
         let cache = vk::PipelineCache::open(&device)?;
         let bind = |plan| BoundPlan::new(&device, &cache, plan, &uploaded, &device_states);
@@ -119,6 +148,8 @@ impl Vulkan {
             decode,
             submitted,
             steps: 0,
+            fault: options.fault,
+            open: false,
             _weights: uploaded,
         })
     }
@@ -140,11 +171,29 @@ impl Vulkan {
 
     /// Runs one step; logits `[outputs, vocab]`, in row order. `watch` sees CPU nodes, and with `observe` also what passes made.
     pub fn step(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, VulkanError> {
+        if std::mem::replace(&mut self.open, true) {
+            return Err(VulkanError::Unfinished);
+        }
+        let done = self.run(step, watch);
+        // A step that failed between submits has ended if the queue says so.
+        let ended = |s: &Self| s.device.compute().is_ok_and(|q| q.wait(s.submitted, s.device.deadline()).is_ok());
+        self.open = done.is_err() && !ended(self);
+        done
+    }
+
+    fn run(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, VulkanError> {
         let graph = self.graph.clone();
         let bound = match step.role() {
             Role::Prompt => &self.prompt,
             Role::Decode => &self.decode,
         };
+        let max = bound.plan.shape.rows;
+        if step.rows().len() > max as usize {
+            return Err(VulkanError::Rows { rows: step.rows().len(), max });
+        }
+        if let Some(fault) = self.fault.filter(|f| f.step == self.steps) {
+            fault.strike(&self.device, &mut self.submitted)?;
+        }
         let queue = self.device.compute()?;
         let base = self.submitted;
         let params = bound.record_params(queue, step, self.steps)?;
@@ -175,14 +224,12 @@ impl Vulkan {
         let logits = bound.read(&graph, logits, step)?;
         bound.observed(&graph, step, watch)?;
         self.steps = self.steps.wrapping_add(1);
-        self.states.advance(step.rows());
-        match logits {
-            Value::Tensor(t) => match t.iter().position(|x| !x.is_finite()) {
-                None => Ok(Arc::unwrap_or_clone(t)),
-                Some(_) => Err(self.blame()),
-            },
-            _ => Err(VulkanError::Crossing("logits".into())),
+        let Value::Tensor(logits) = logits else { return Err(VulkanError::Crossing("logits".into())) };
+        if logits.iter().any(|x| !x.is_finite()) {
+            return Err(self.blame());
         }
+        self.states.advance(step.rows());
+        Ok(Arc::unwrap_or_clone(logits))
     }
 
     /// A value that is not finite came out of the device: the weights say whose fault it is.
@@ -274,6 +321,15 @@ fn cpu_node(
     Ok(())
 }
 
+fn used_states(plans: &[&Plan]) -> BTreeSet<StateId> {
+    let accesses = plans.iter().flat_map(|p| &p.lowered.passes).flat_map(|p| p.accesses());
+    let state = |b: Bind| match b.buf {
+        Buf::State(s) => Some(s),
+        _ => None,
+    };
+    accesses.filter_map(state).collect()
+}
+
 /// A buffer per state that a kernel touches, `[slot][capacity][width]` f32, zeroed.
 fn state_buffers(
     device: &vk::Device,
@@ -281,18 +337,9 @@ fn state_buffers(
     states: &States,
     plans: &[&crate::plan::Plan],
 ) -> Result<Vec<Option<Buffer>>, VulkanError> {
-    let used: BTreeSet<StateId> = plans
-        .iter()
-        .flat_map(|p| &p.lowered.passes)
-        .flat_map(|p| p.accesses())
-        .filter_map(|b| match b.buf {
-            Buf::State(s) => Some(s),
-            _ => None,
-        })
-        .collect();
     let limit = device.capabilities().limits.storage_range;
     let mut out = vec![None; graph.states.len()];
-    for s in used {
+    for s in used_states(plans) {
         let state = graph.state(s);
         let name = state.layer.map_or(state.name.clone(), |l| format!("l{l}.{}", state.name));
         let bytes = 4 * states.values(s.0 as usize) as u64;

@@ -6,7 +6,7 @@ use crate::plan::Plan;
 use crate::plan::pass::{Push, Work};
 use crate::vk::{self, Buffer, BufferDesc, Kind, Usage};
 use crate::weights::{Bound, Tensor};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A matrix in device memory: codes, then scales from the next 16 bytes on.
 struct Matrix {
@@ -22,7 +22,23 @@ pub struct DeviceWeights {
 }
 
 /// Bytes on their way to the device at once.
-const STAGING: u64 = 32 << 20;
+pub const STAGING: u64 = 32 << 20;
+
+/// Bytes of device memory that the plans' weights take, without the rounding of allocations.
+pub fn bytes(graph: &Graph, weights: &Bound, plans: &[&Plan]) -> u64 {
+    let (mut matrices, mut vectors) = (BTreeSet::new(), BTreeSet::new());
+    for push in plans.iter().flat_map(|p| &p.lowered.passes).flat_map(pushes) {
+        match push {
+            Push::Codes(w) | Push::Experts(w) => drop(matrices.insert(w.0)),
+            Push::Vector(w) => drop(vectors.insert(w.0)),
+            _ => {}
+        }
+    }
+    let stored = |t: &Tensor| (t.view().data.len() + t.view().scales.len()) as u64;
+    let matrix = |w: u32| (0..weights.count(w as usize)).map(|e| stored(weights.expert(w as usize, e))).sum::<u64>();
+    let vector = |w: u32| 4 * graph.weight(WeightId(w)).need.shape.iter().product::<u64>();
+    matrices.into_iter().map(matrix).sum::<u64>() + vectors.into_iter().map(vector).sum::<u64>()
+}
 
 impl DeviceWeights {
     /// Uploads what the plans' passes read, each weight once.

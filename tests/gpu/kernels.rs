@@ -1,0 +1,244 @@
+//! Every kernel against the oracle: each operator that has one, in each weight format that it reads, in both roles, in graphs of
+//! little else. Widths, counts and lengths lie on both sides of the borders of blocks, tiles and workgroups.
+//!
+//! What the oracle makes of the last step is also a snapshot per format, with the worst difference seen on llvmpipe as the
+//! operator's bound. The device is compared with the oracle, never with the snapshot, and may miss by three bounds.
+
+#[path = "kernel_cases.rs"]
+mod cases;
+
+use crate::common::random_graph::{Counts, Values, difference, model_from, run};
+use crate::common::stored::Stored;
+use crate::device::{Gpu, with};
+use crate::support::snapshots;
+use cases::{Case, PLAIN, READERS};
+use coli::graph::{Node, Role, Value, WeightId};
+use coli::ops::{Op, Type};
+use coli::plan::place::{Place, Rule, place};
+use coli::run::vulkan::Options;
+use coli::run::{Device, Model, Session, Sizes};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+pub const VOCAB: u64 = 97;
+
+/// One row, a few, and more than two tiles of a prompt; one, seven and eight of the decode kernels.
+const ROWS: [Counts<2>; 6] = [
+    (Role::Prompt, [1, 0]),
+    (Role::Prompt, [5, 4]),
+    (Role::Prompt, [33, 0]),
+    (Role::Decode, [1, 0]),
+    (Role::Decode, [4, 3]),
+    (Role::Decode, [0, 8]),
+];
+
+/// Prompts up to 62, 95 and 126 positions; decoded rows that see 63, 64, 65 and 127, 128, 129.
+const LENGTHS: [Counts<2>; 11] = [
+    (Role::Prompt, [33, 0]),
+    (Role::Prompt, [29, 4]),
+    (Role::Decode, [1, 0]),
+    (Role::Decode, [1, 0]),
+    (Role::Decode, [1, 1]),
+    (Role::Prompt, [33, 7]),
+    (Role::Prompt, [28, 1]),
+    (Role::Decode, [1, 0]),
+    (Role::Decode, [1, 2]),
+    (Role::Decode, [1, 0]),
+    (Role::Decode, [1, 7]),
+];
+
+const SIZES: Sizes = Sizes { ctx: 132, slots: 2, chunk: 40 };
+const TOLERANCE: f64 = 1e-4;
+
+/// The graph of a case. A linear map on the CPU reads each result named y..., so that no kernel swallows it and all are used.
+fn graph_text(case: &Case) -> String {
+    let (mut body, mut tails) = (String::new(), String::new());
+    for line in case.body.lines().map(str::trim).filter(|l| !l.is_empty()) {
+        let (name, _) = line.split_once(':').unwrap();
+        let _ = writeln!(body, "{line},");
+        if name.starts_with('y') {
+            let _ = writeln!(body, r#"tail_{name}: Linear(of: {name}, w: "tail_{name}", out: "8"),"#);
+            let _ = write!(tails, "tail_{name},");
+        }
+    }
+    if !case.body.contains("logits:") {
+        let _ = writeln!(body, r#"tail: Concat(of: [{tails}]), logits: LmHead(of: tail, w: "tail", out: "{VOCAB}"),"#);
+    }
+    format!(
+        r#"Arch(model_type: ["kernel"], config: {{ eps: "1e-5", scale: "0.3" }}, state: {{ {} }},
+        blocks: {{ t: {{ {body} }} }}, programs: {{ main: [t] }})"#,
+        case.state
+    )
+}
+
+/// Names of tested weights begin with w, and of a case's inputs with anything else; those are f32.
+fn stored(name: &str, format: Stored) -> Stored {
+    match name.as_bytes()[0] {
+        b'w' => format,
+        // Few different values, for ties.
+        b'i' => Stored::Int4Row,
+        _ => Stored::F32,
+    }
+}
+
+/// A case with what the oracle makes of it.
+struct Made {
+    case: &'static Case,
+    model: Model,
+    values: BTreeMap<(usize, String), Value>,
+    logits: Vec<f32>,
+    _dir: tempfile::TempDir,
+}
+
+fn steps(case: &Case, session: &mut Session) -> (Values, Vec<f32>) {
+    match case.lengths {
+        true => run(session, &LENGTHS),
+        false => run(session, &ROWS),
+    }
+    .unwrap_or_else(|e| panic!("{}: {e}", case.op))
+}
+
+fn make(case: &'static Case, format: Stored) -> Made {
+    let config = r#"{"model_type": "kernel"}"#;
+    let (_dir, model) = model_from(&graph_text(case), config, 20261202, &mut |name| stored(name, format));
+    let (values, logits) = steps(case, &mut Session::new(&model, Device::Oracle, SIZES));
+    Made { case, model, values: values.into_iter().collect(), logits, _dir }
+}
+
+fn tail(name: &str) -> bool {
+    name.starts_with("tail")
+}
+
+impl Made {
+    fn node(&self, name: &str) -> &Node {
+        let found = self.model.graph.nodes().map(|(_, n)| n).find(|n| n.name == name);
+        found.unwrap_or_else(|| panic!("{}: no node is named {name}", self.case.op))
+    }
+
+    /// All nodes but the tails have a kernel. Embeddings make inputs, of any width.
+    fn check_places(&self) {
+        let formats = |w: WeightId| self.model.weights.one(w.0 as usize).format();
+        let placed = place(&self.model.graph, &formats, &[]).unwrap();
+        let input = |n: &Node| matches!(n.op, Op::EmbedRow { .. }) && !n.name.starts_with('y');
+        for (i, n) in self.model.graph.nodes().filter(|(_, n)| !tail(&n.name) && !input(n)) {
+            let p = &placed[i.index()];
+            let own = n.name == "logits" && !self.case.body.contains("logits:");
+            assert!(own || p.place == Place::Gpu, "{}: {} is on the CPU: {:?}", self.case.op, n.path(), p.why);
+        }
+    }
+
+    /// The worst difference of any value that passes make.
+    fn on_device(&self, gpu: &Gpu) -> f64 {
+        let rules = match self.case.body.contains("logits:") {
+            true => vec![],
+            false => vec![Rule { pattern: "*.tail*".into(), place: Place::Cpu }],
+        };
+        let options = Options { rules, observe: true, ..Options::default() };
+        let op = self.case.op;
+        let s = Session::on_vulkan(&self.model, gpu.device.clone(), SIZES, &options);
+        let (values, logits) = steps(self.case, &mut s.unwrap_or_else(|e| panic!("{op}: {e}")));
+        let mut worst = difference(&op, &Value::tensor(logits), &Value::tensor(self.logits.clone()));
+        assert!(worst < TOLERANCE, "{op}: logits {worst:.1e}");
+        let mut seen = 0;
+        for (name, got) in values.iter().filter(|((_, path), _)| !path.contains(".tail")) {
+            let e = difference(name, got, &self.values[name]);
+            assert!(e < TOLERANCE, "{op}: {name:?} {e:.1e}");
+            worst = worst.max(e);
+            seen += usize::from(name.1 == format!("t.{}", self.case.show));
+        }
+        assert!(seen > 0, "{op}: {} was not seen", self.case.show);
+        worst
+    }
+
+    /// What the oracle made of the last step.
+    fn text(&self, format: Stored) -> String {
+        let node = self.node(self.case.show);
+        let last = self.values.keys().map(|(step, _)| *step).max().unwrap();
+        let (values, rows) = match &self.values[&(last, node.path())] {
+            Value::Tensor(t) => (t.to_vec(), None),
+            Value::Route { ids, weights } => {
+                (ids.iter().map(|i| *i as f32).chain(weights.iter().copied()).collect(), Some("ids, then weights"))
+            }
+            other => panic!("{}: {other:?}", self.case.op),
+        };
+        let dims: Vec<u64> = match &self.model.graph.resource(node.output).ty {
+            Type::Tensor { dims, .. } => dims.clone(),
+            Type::Route { k, .. } => vec![2 * *k],
+            other => panic!("{}: {other:?}", self.case.op),
+        };
+        let count = values.len() as u64 / dims.iter().product::<u64>();
+        let digits = |v: &[f32]| v.iter().map(|x| format!("{x:.5e}")).collect::<Vec<_>>().join(" ");
+        let wide = || values.iter().map(|x| f64::from(*x));
+        format!(
+            "{} {}\n  shape {:?}{}\n  sum {:.5e}\n  L2 {:.5e}\n  first {}\n  last {}\n  bound {:.0e}\n",
+            self.case.op,
+            self.case.show,
+            [&[count], &dims[..]].concat(),
+            rows.map_or(String::new(), |r| format!(", {r}")),
+            wide().sum::<f64>(),
+            wide().map(|x| x * x).sum::<f64>().sqrt(),
+            digits(&values[..8.min(values.len())]),
+            digits(&values[values.len().saturating_sub(8)..]),
+            self.case.bound(format),
+        )
+    }
+}
+
+/// A number rounded up to one digit, as it is written in a case.
+fn rounded_up(x: f64) -> f64 {
+    if x == 0.0 {
+        return 0.0;
+    }
+    let power = 10f64.powi(x.log10().floor() as i32);
+    (x / power).ceil() * power
+}
+
+/// All cases that read a format; those that read none go with f32.
+fn check(format: Stored) {
+    let cases = READERS.iter().chain(if format == Stored::F32 { PLAIN } else { &[] });
+    let made: Vec<Made> = cases.map(|case| make(case, format)).collect();
+    made.iter().for_each(Made::check_places);
+    with(|gpu| {
+        let mut over = vec![];
+        for m in &made {
+            let (worst, bound) = (m.on_device(gpu), m.case.bound(format));
+            println!("{} {}: {:.0e} of {bound:.0e}", m.case.op, format.name(), rounded_up(worst));
+            if worst > 3.0 * bound {
+                over.push(format!("{}: {worst:.1e} is over three times {bound:.0e}", m.case.op));
+            }
+        }
+        assert!(over.is_empty(), "{}: {over:#?}", format.name());
+    });
+    let text: String = made.iter().map(|m| m.text(format)).collect();
+    snapshots(|| insta::assert_snapshot!(format!("kernels-{}", format.name()), text));
+}
+
+#[test]
+fn f32_weights() {
+    check(Stored::F32);
+}
+
+#[test]
+fn bf16_weights() {
+    check(Stored::Bf16);
+}
+
+#[test]
+fn f16_weights() {
+    check(Stored::F16);
+}
+
+#[test]
+fn int8_row_weights() {
+    check(Stored::Int8Row);
+}
+
+#[test]
+fn int4_row_weights() {
+    check(Stored::Int4Row);
+}
+
+#[test]
+fn int4_grouped_weights() {
+    check(Stored::Int4Grouped);
+}

@@ -1,0 +1,98 @@
+//! Random graphs on the device, every value that passes and CPU nodes make against the oracle: both roles, three sequences in
+//! uneven steps, all weight formats. Then the same graph with random nodes moved to the CPU.
+
+use crate::common::random_graph::{
+    CHUNK, CTX, EIGHTS, SLOTS, STEPS, TOLERANCE, VOCAB, difference, model, numbers, piece, run,
+};
+use crate::device::{Gpu, with};
+use crate::support::worst_row;
+use coli::graph::Value;
+use coli::plan::place::{Place, Rule};
+use coli::run::vulkan::Options;
+use coli::run::{Device, Model, Session, Sizes};
+use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestRunner};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+const SIZES: Sizes = Sizes { ctx: CTX, slots: SLOTS, chunk: CHUNK };
+
+/// What the oracle made: values by step and node, and logits.
+struct Want {
+    values: BTreeMap<(usize, String), Value>,
+    logits: Vec<f32>,
+}
+
+fn oracle(model: &Model) -> Want {
+    let (values, logits) = run(&mut Session::new(model, Device::Oracle, SIZES), &STEPS).unwrap();
+    Want { values: values.into_iter().collect(), logits }
+}
+
+/// Runs on the device and compares; the worst difference and how many values were compared.
+fn compare(gpu: &Gpu, model: &Model, want: &Want, rules: Vec<Rule>, what: &str) -> (f64, usize) {
+    let options = Options { rules, observe: true, ..Options::default() };
+    let mut s =
+        Session::on_vulkan(model, gpu.device.clone(), SIZES, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let (values, logits) = run(&mut s, &STEPS).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let mut worst = worst_row(&logits, &want.logits, VOCAB as usize);
+    assert!(worst < TOLERANCE, "{what}: logits {worst:.1e}");
+    for (name, got) in &values {
+        let e = difference(&(what, name), got, &want.values[name]);
+        assert!(e < TOLERANCE, "{what}: {name:?} {e:.1e}");
+        worst = worst.max(e);
+    }
+    (worst, values.len())
+}
+
+/// One to four patterns that match at least a node each: a node, a name in all layers, or a block.
+fn placement(model: &Model, seed: u64) -> Vec<Rule> {
+    let mut number = numbers(seed);
+    let mut pick = |n: usize| ((number() + 1.0) / 2.0 * n as f32) as usize % n;
+    let nodes: Vec<_> = model.graph.nodes().map(|(_, n)| n).collect();
+    let count = 1 + pick(4);
+    let rule = |_| {
+        let node = nodes[pick(nodes.len())];
+        let pattern = match pick(3) {
+            0 => node.path(),
+            1 => format!("*.{}.{}", node.block, node.name),
+            _ => format!("*.{}", node.name),
+        };
+        // Nodes outside the layers have no layer in front of their block.
+        let outside = node.layer.is_none() && pattern.starts_with("*.");
+        Rule { pattern: if outside { node.path() } else { pattern }, place: Place::Cpu }
+    };
+    (0..count).map(rule).collect()
+}
+
+#[test]
+fn random_graphs() {
+    with(|gpu| {
+        // A fixed seed: a near tie between experts would be a false alarm, and must not come and go.
+        let config = ProptestConfig {
+            cases: 25,
+            failure_persistence: None,
+            rng_seed: RngSeed::Fixed(20261201),
+            max_shrink_iters: 40,
+            ..ProptestConfig::default()
+        };
+        let seen = Cell::new((0.0f64, 0));
+        let cases = (prop::collection::vec(piece(), 1..5), any::<u64>());
+        let done = TestRunner::new(config).run(&cases, |(pieces, seed)| {
+            let (_dir, model) = model(&pieces, &EIGHTS, seed);
+            let want = oracle(&model);
+            let rules = placement(&model, seed);
+            let names: Vec<&str> = rules.iter().map(|r| r.pattern.as_str()).collect();
+            let what = format!("with {names:?} on the CPU");
+            for (rules, what) in [(vec![], "as planned"), (rules, &what)] {
+                let (e, n) = compare(gpu, &model, &want, rules, what);
+                let (worst, compared) = seen.get();
+                seen.set((worst.max(e), compared + n));
+            }
+            Ok(())
+        });
+        done.unwrap_or_else(|e| panic!("{e}"));
+        let (worst, compared) = seen.get();
+        println!("{compared} values, worst difference {worst:.1e}");
+        assert!(compared > 1000, "only {compared} values were seen");
+    });
+}
