@@ -15,7 +15,7 @@ void BLOCK(uvec2 mine, uint first_row, uint n) {
         float sums[OUTS * ROWS];
         float squares[ROWS];
         uint row = head * (nope + v_dim) + nope + o % v_dim;
-        DOTS(uvec2[1](w), uvec2[1](s), uvec2(0), row, count, rank, group, x_at, sums, squares);
+        DOTS(n, uvec2[1](w), uvec2[1](s), uvec2(0), row, count, rank, group, x_at, sums, squares);
         if (lane == 0) {
             [[unroll]] for (uint r = 0; r < ROWS; r++) {
                 [[unroll]] for (uint i = 0; i < outs; i++) {

@@ -54,7 +54,7 @@ void main() {
             uint x_at[1] = uint[1]((r * k + j) * ff / 4);
             float sums[OUTS];
             float squares[1];
-            dots(uvec2[1](e.xy), uvec2[1](e.zw), uvec2(0), o, count, ff, group, x_at, sums, squares);
+            dots(1, uvec2[1](e.xy), uvec2[1](e.zw), uvec2(0), o, count, ff, group, x_at, sums, squares);
             [[unroll]] for (uint i = 0; i < AT_ONCE; i++) acc[i] = acc[i] + weight * sums[i];
         }
         // All loads go before the first store: y may be the same memory as add0 or add1.

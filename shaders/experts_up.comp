@@ -60,7 +60,7 @@ void main() {
         uvec4 u = Words4(up).at[e];
         float sums[4];
         float squares[1];
-        dots(uvec2[2](g.xy, u.xy), uvec2[2](g.zw, u.zw), nw, first, count, inp, group, x_at, sums, squares);
+        dots(1, uvec2[2](g.xy, u.xy), uvec2[2](g.zw, u.zw), nw, first, count, inp, group, x_at, sums, squares);
         float f = NORM != 0 ? inverse_rms(squares[0], inp, eps) : 1.0;
         [[unroll]] for (uint i = 0; i < AT_ONCE; i++) {
             float v = glu(KIND, sums[i] * f, sums[2 + i] * f, p0, p1);

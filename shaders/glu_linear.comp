@@ -51,15 +51,6 @@ const uint AT_ONCE = RPW * 32 / LOCAL >= 2 ? 2 : 1;
 #undef DOTS
 #undef BLOCK
 #define OUTS 1
-#define ROWS 4
-#define STEP step_4
-#define DOTS dots_4
-#define BLOCK block_4
-#include "glu_linear_block.glsl"
-#undef ROWS
-#undef STEP
-#undef DOTS
-#undef BLOCK
 #define ROWS 8
 #define STEP step_8
 #define DOTS dots_8
@@ -74,8 +65,6 @@ void main() {
     uvec2 mine = subgroup_share(gl_WorkGroupID.x * RPW, RPW, out_);
     if (n == 1) {
         block_1(mine, first_row, n);
-    } else if (n <= 4) {
-        block_4(mine, first_row, n);
     } else {
         block_8(mine, first_row, n);
     }

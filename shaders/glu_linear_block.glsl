@@ -9,7 +9,7 @@ void BLOCK(uvec2 mine, uint first_row, uint n) {
         uint count = min(outs, mine.y - o);
         float sums[2 * OUTS * ROWS];
         float squares[ROWS];
-        DOTS(uvec2[2](wg, wu), uvec2[2](sg, su), nw, o, count, inp, group, x_at, sums, squares);
+        DOTS(n, uvec2[2](wg, wu), uvec2[2](sg, su), nw, o, count, inp, group, x_at, sums, squares);
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             float f = NORM != 0 ? inverse_rms(squares[r], inp, eps) : 1.0;
             [[unroll]] for (uint i = 0; i < outs; i++) {

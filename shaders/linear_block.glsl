@@ -13,7 +13,7 @@ void BLOCK(uvec2 mine, uint first_row, uint n) {
         uint count = min(outs, mine.y - o);
         float sums[OUTS * ROWS];
         float squares[ROWS];
-        DOTS(uvec2[1](w), uvec2[1](s), nw, o, count, inp, group, x_at, sums, squares);
+        DOTS(n, uvec2[1](w), uvec2[1](s), nw, o, count, inp, group, x_at, sums, squares);
         // All loads go before the first store: y may be the same memory as add.
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             float f = NORM != 0 ? inverse_rms(squares[r], inp, eps) : 1.0;

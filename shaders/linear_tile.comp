@@ -98,9 +98,9 @@ void main() {
         // A sum of its own for each tile keeps the rounding error that of a short sum.
         vec4 part[4] = vec4[4](vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
         if (pr < ROWS / 4) {
-            // Eight at a time: enough loads in flight, and few registers.
-            [[dont_unroll]] for (uint c8 = 0; c8 < DEPTH; c8 += 8) {
-                [[unroll]] for (uint c = c8; c < c8 + 8; c++) {
+            // Four at a time: enough loads in flight, and few registers.
+            [[dont_unroll]] for (uint c4 = 0; c4 < DEPTH; c4 += 4) {
+                [[unroll]] for (uint c = c4; c < c4 + 4; c++) {
                     vec4 a = tile_w[c][po];
                     vec4 b = tile_x[c][pr];
                     [[unroll]] for (uint r = 0; r < 4; r++) part[r] = fma(a, vec4(b[r]), part[r]);

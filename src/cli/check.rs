@@ -59,7 +59,7 @@ const DECODED: usize = 4;
 pub fn run(args: Args) -> Result<(), Failure> {
     let arch = files::graph(&args.graph)?;
     let model = Model::load(&arch, files::model(args.model.as_deref())?)?;
-    let tokens = tokens(&model)?;
+    let tokens = tokens(&model, PROMPT + DECODED)?;
     let sizes = Sizes { ctx: tokens.len() as u32, slots: 1, chunk: PROMPT as u32 };
     let mut oracle = Session::new(&model, Device::Oracle, sizes);
     let (mut session, name) = match args.device {
@@ -94,12 +94,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Tokens to run: real text where there is a tokenizer, else ids that repeat.
-fn tokens(model: &Model) -> Result<Vec<u32>, Failure> {
+pub fn tokens(model: &Model, n: usize) -> Result<Vec<u32>, Failure> {
     let mut ids = match Tokenizer::load(&model.source) {
         Ok(t) => t.encode(TEXT)?,
         Err(_) => (0..64).map(|i| (i * 37 + 5) % model.graph.vocab as u32).collect(),
     };
-    let n = PROMPT + DECODED;
     ids = ids.iter().copied().cycle().take(n).collect();
     Ok(ids)
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 Examples:
   coli graph graphs/glm52.ron | dot -Tsvg > demo.svg
   coli graph graphs/glm52.ron --config tests/configs/glm52.json --layers 0,3,6 --format dot
-  coli graph graphs/glm52.ron --compiled decode --layers 3 | dot -Tsvg > passes.svg")]
+  coli graph graphs/glm52.ron --plan --layers 3 | dot -Tsvg > passes.svg")]
 pub struct Args {
     /// Graph file, or the name of a built-in one
     graph: String,
@@ -25,8 +25,8 @@ pub struct Args {
     #[arg(long, value_name = "L,L,...", value_delimiter = ',')]
     layers: Option<Vec<u32>>,
     /// Draw the passes of a compiled step in place of the graph's nodes
-    #[arg(long, value_name = "STEP", value_enum)]
-    compiled: Option<plan::StepKind>,
+    #[arg(long, value_name = "STEP", value_enum, num_args = 0..=1, default_missing_value = "decode")]
+    plan: Option<plan::StepKind>,
     #[command(flatten)]
     shape: plan::ShapeArgs,
     #[arg(long, value_enum, default_value_t = Format::Dot)]
@@ -54,7 +54,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(layers) => layer.is_some_and(|l| layers.contains(&l)),
         None => true,
     };
-    let text = match (args.format, args.compiled) {
+    let text = match (args.format, args.plan) {
         (Format::Dot, None) => dot(&graph, keep),
         (Format::Dot, Some(step)) => {
             let source = plan::Source::load(&args.graph, args.model.as_deref(), args.config.as_deref())?;

@@ -14,6 +14,7 @@ mod plan;
 mod progress;
 mod quality;
 mod render;
+mod trace;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -50,6 +51,8 @@ enum Command {
     Graph(graph::Args),
     /// Compare every value on a device with the oracle, worst first
     Check(check::Args),
+    /// Time the passes of a few steps and write a Chrome trace
+    Trace(trace::Args),
     /// List Vulkan devices with what they can do, and why not
     Devices(devices::Args),
     /// Measure
@@ -78,6 +81,7 @@ pub fn run() -> ExitCode {
         Command::Plan(args) => plan::run(args),
         Command::Graph(args) => graph::run(args),
         Command::Check(args) => check::run(args),
+        Command::Trace(args) => trace::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Bench(Bench { what: BenchCommand::Quality(args) }) => quality::run(args),
     };

@@ -20,8 +20,8 @@ use std::time::Instant;
 Examples:
   coli plan graphs/glm52.ron                                     # of the embedded model
   coli plan graphs/kimi_k3.ron --config tests/configs/kimi_k3.json
-  coli plan graphs/glm52.ron --config tests/configs/glm52.json --compiled decode
-  coli plan graphs/glm52.ron --compiled decode --place '*.experts=cpu'
+  coli plan graphs/glm52.ron --config tests/configs/glm52.json --passes
+  coli plan graphs/glm52.ron --passes --place '*.experts=cpu'
   coli plan graphs/qwen3.ron --model ~/models/Qwen3-8B --json")]
 pub struct Args {
     /// Graph file, or the name of a built-in one
@@ -32,9 +32,9 @@ pub struct Args {
     /// A config.json alone; matrices are then taken to be int4, everything else bf16
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print the passes and barriers of a step in place of the costs
-    #[arg(long, value_name = "STEP", value_enum)]
-    compiled: Option<StepKind>,
+    /// Print the passes of a compiled step with its barriers and their reasons, in place of the costs
+    #[arg(long, value_name = "STEP", value_enum, num_args = 0..=1, default_missing_value = "decode", conflicts_with = "json")]
+    passes: Option<StepKind>,
     #[command(flatten)]
     shape: ShapeArgs,
     /// One JSON document instead of text
@@ -142,7 +142,7 @@ fn timed(source: &Source, step: StepKind, args: &ShapeArgs) -> Result<Compiled, 
 
 pub fn run(args: Args) -> Result<(), Failure> {
     let source = Source::load(&args.graph, args.model.as_deref(), args.config.as_deref())?;
-    let text = match (args.json, args.compiled) {
+    let text = match (args.json, args.passes) {
         (true, _) => {
             let document = Document {
                 summary: source.summary(),

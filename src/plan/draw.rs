@@ -1,7 +1,7 @@
 //! A compiled plan as Graphviz text.
 
 use super::compile::Plan;
-use super::pass::{Pass, Work};
+use super::pass::Pass;
 use super::schedule::dependencies;
 use crate::graph::Graph;
 use std::collections::BTreeMap;
@@ -35,10 +35,5 @@ impl Plan {
 }
 
 fn label(pass: &Pass) -> String {
-    let how = match &pass.work {
-        Work::Dispatch(d) => d.shader(),
-        Work::Copy { .. } => "copy".into(),
-        Work::Cpu { .. } => "CPU".into(),
-    };
-    format!("{}\\n{how}", pass.name)
+    format!("{}\\n{}", pass.name, pass.kind())
 }

@@ -126,6 +126,17 @@ pub struct Dispatch {
     pub bytes: u64,
 }
 
+impl Pass {
+    /// Its shader, `copy` or `CPU`.
+    pub fn kind(&self) -> String {
+        match &self.work {
+            Work::Dispatch(d) => d.shader(),
+            Work::Copy { .. } => "copy".into(),
+            Work::Cpu { .. } => "CPU".into(),
+        }
+    }
+}
+
 impl Dispatch {
     /// Weight bytes read in a step of `rows` rows and a context of `ctx`: each row of workgroups reads them anew.
     pub fn traffic(&self, rows: u32, ctx: u32) -> u64 {

@@ -139,6 +139,9 @@ fn missing(graph: &Graph, node: &Node, formats: &dyn Fn(WeightId) -> Format) -> 
         return Some("kernels do not work on rows emitted by windows yet".into());
     }
     let no = |why: &str| Some(format!("no GPU kernel for {}{why}", node.op.name()));
+    if let Some(why) = unfit(&node.op) {
+        return no(why);
+    }
     let matrices: &[usize] = match &node.op {
         Op::EmbedRow { .. } | Op::Linear { .. } | Op::LmHead { .. } | Op::RouterLogits { .. } => &[0],
         Op::MlaAbsorbQ { .. } | Op::MlaExpandV { .. } => &[0],
@@ -170,12 +173,30 @@ fn missing(graph: &Graph, node: &Node, formats: &dyn Fn(WeightId) -> Format) -> 
             return no(&format!(" with {cols} columns: they must be a multiple of 8"));
         }
     }
-    if let Op::MoeExperts { inp, ff, .. } = &node.op
-        && (inp % 8 != 0 || ff % 8 != 0)
-    {
-        return no(" with widths that are no multiples of 8");
+    if matches!(node.op, Op::MoeExperts { .. }) && formats(node.weights[0]) != formats(node.weights[1]) {
+        return no(" with gate and up in different formats");
     }
     None
+}
+
+/// Widths that a kernel's loads or its shared memory are not made for.
+fn unfit(op: &Op) -> Option<&'static str> {
+    let fours = |widths: &[usize]| widths.iter().all(|w| w % 4 == 0);
+    let fits = match *op {
+        Op::MoeExperts { inp, ff, .. } if inp % 8 != 0 || ff % 8 != 0 => {
+            return Some(" with widths that are no multiples of 8");
+        }
+        Op::Attn { dim, v_dim, .. } => (fours(&[dim, v_dim]), dim <= 576 && v_dim <= 1024),
+        Op::AttnLatent { rank, rope, .. } => (fours(&[rank, rope]), rank + rope <= 576),
+        Op::IndexScore { dim, .. } => (fours(&[dim]), dim <= 256),
+        Op::MlaAbsorbQ { nope, .. } => (fours(&[nope]), true),
+        _ => (true, true),
+    };
+    match fits {
+        (false, _) => Some(" with widths that are no multiples of 4"),
+        (_, false) => Some(" with heads as wide as this"),
+        _ => None,
+    }
 }
 
 /// Whether a node's result has more than one dimension behind its rows.

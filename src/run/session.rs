@@ -2,7 +2,7 @@
 
 use super::cpu::{Cpu, CpuError};
 use super::load::Model;
-use super::vulkan::{Options, Vulkan, VulkanError};
+use super::vulkan::{Options, Span, Vulkan, VulkanError};
 use crate::graph::{Limits, Role, Row, Snapshot, StateError, States, Step, StepError, Watch};
 use crate::oracle::{Oracle, OracleError};
 use crate::vk;
@@ -89,6 +89,14 @@ impl Session {
         let limits = Limits { vocab: model.graph.vocab as u32, ctx: sizes.ctx, slots: sizes.slots, chunk: sizes.chunk };
         let vulkan = Vulkan::new(device, model.graph.clone(), model.weights.clone(), limits, options)?;
         Ok(Self { backend: Backend::Vulkan(Box::new(vulkan)), limits })
+    }
+
+    /// What a session with `Options::timed` has timed since the last call.
+    pub fn spans(&mut self) -> Vec<Span> {
+        match &mut self.backend {
+            Backend::Vulkan(b) => b.spans(),
+            _ => vec![],
+        }
     }
 
     pub fn limits(&self) -> Limits {

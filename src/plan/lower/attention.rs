@@ -37,7 +37,7 @@ impl Lower<'_> {
 
     pub fn expand(&mut self, index: NodeIndex, [heads, nope, v_dim, rank]: [usize; 4]) -> Repr {
         let node = self.node(index);
-        let (l, y, w) = (self.flat(node.inputs[0]), self.dense(node.output), node.weights[0]);
+        let (l, y, w) = (self.dense_rows(node.inputs[0]), self.dense(node.output), node.weights[0]);
         let dispatch = Dispatch {
             kernel: "expand",
             variant: Some(self.variant(w)),
@@ -63,7 +63,8 @@ impl Lower<'_> {
     pub fn latent(&mut self, index: NodeIndex) -> Repr {
         let node = self.node(index);
         let Op::AttnLatent { heads, rank, rope, scale, select } = node.op else { unreachable!("AttnLatent") };
-        let (q, q_rope, cache) = (self.flat(node.inputs[0]), self.force(node.inputs[1]), self.state(node.inputs[2]));
+        let (q, q_rope) = (self.dense_rows(node.inputs[0]), self.fours(node.inputs[1]));
+        let cache = self.state(node.inputs[2]);
         let sel = if select { Some(self.force(node.inputs[3])) } else { None };
         let y = self.dense(node.output);
         let dispatch = Dispatch {
@@ -99,7 +100,7 @@ impl Lower<'_> {
         let node = self.node(index);
         let Op::Attn { heads, kv_heads, dim, v_dim, scale, segments, .. } = &node.op else { unreachable!("Attn") };
         let seg = segments[0];
-        let (q, keys) = (self.flat(node.inputs[0]), self.state(node.inputs[seg.k]));
+        let (q, keys) = (self.dense_rows(node.inputs[0]), self.state(node.inputs[seg.k]));
         let values = seg.v.map_or(keys, |v| self.state(node.inputs[v]));
         let y = self.dense(node.output);
         let dispatch = Dispatch {
@@ -128,7 +129,8 @@ impl Lower<'_> {
     pub fn index_score(&mut self, index: NodeIndex) -> Repr {
         let node = self.node(index);
         let Op::IndexScore { heads, dim, scale, .. } = node.op else { unreachable!("IndexScore") };
-        let (q, keys, w) = (self.flat(node.inputs[0]), self.state(node.inputs[1]), self.force(node.inputs[2]));
+        let (q, keys, w) =
+            (self.dense_rows(node.inputs[0]), self.state(node.inputs[1]), self.force(node.inputs[2]));
         let y = self.dense(node.output);
         let dispatch = Dispatch {
             kernel: "index_score",

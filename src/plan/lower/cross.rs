@@ -36,8 +36,7 @@ impl Lower<'_> {
         if let Some(n) = self.on_host[id.0 as usize] {
             return n;
         }
-        let view = self.flat(id);
-        let view = if view.stride == self.width(id) && view.off == 0 { view } else { self.repack(id, view) };
+        let view = self.dense_rows(id);
         let bytes = 4 * u64::from(self.width(id)) * u64::from(self.shape.rows);
         let n = self.out.readbacks.len() as u32;
         self.out.readbacks.push(bytes);
@@ -62,7 +61,13 @@ impl Lower<'_> {
         self.graph.resource(id).producer.is_some_and(|p| self.placed[p.index()].place == super::Place::Gpu)
     }
 
-    fn repack(&mut self, id: ResourceId, v: View) -> View {
+    /// Rows that lie densely from the start of their buffer, as most kernels read them.
+    pub fn dense_rows(&mut self, id: ResourceId) -> View {
+        let v = self.flat(id);
+        if v.stride == self.width(id) && v.off == 0 { v } else { self.repack(id, v) }
+    }
+
+    pub fn repack(&mut self, id: ResourceId, v: View) -> View {
         let Some(producer) = self.graph.resource(id).producer else { unreachable!("a tensor has a producer") };
         let y = self.dense(id);
         let width = self.width(id);

@@ -10,7 +10,7 @@ use petgraph::graph::NodeIndex;
 impl Lower<'_> {
     pub fn route(&mut self, index: NodeIndex, r: &Router) -> Repr {
         let node = self.node(index);
-        let (z, y) = (self.flat(node.inputs[0]), self.dense(node.output));
+        let (z, y) = (self.dense_rows(node.inputs[0]), self.dense(node.output));
         let score = match r.score {
             Score::Sigmoid => 0,
             Score::Softmax => 1,
@@ -117,19 +117,6 @@ impl Lower<'_> {
             None => (index, vec![]),
         };
         self.emit(last, &fused, dispatch);
-        y
-    }
-
-    /// Rows that lie densely from the start of their buffer, as this kernel's sums must.
-    fn dense_rows(&mut self, id: ResourceId) -> View {
-        let v = self.flat(id);
-        let width = self.width(id);
-        if v.stride == width && v.off == 0 {
-            return v;
-        }
-        let Some(producer) = self.graph.resource(id).producer else { unreachable!("a tensor has a producer") };
-        let y = self.dense(id);
-        self.emit_binary(producer, [v, v, y], width, 7, [0.0; 2]);
         y
     }
 }

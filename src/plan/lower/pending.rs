@@ -16,6 +16,13 @@ pub struct View {
     pub head: u32,
 }
 
+impl View {
+    /// Whether every row begins at a multiple of four values.
+    pub fn in_fours(&self) -> bool {
+        self.stride.is_multiple_of(4) && self.off.is_multiple_of(4)
+    }
+}
+
 /// What is done to a run of channels per row and head, in this order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Vector {
@@ -137,13 +144,21 @@ impl Lower<'_> {
             &self.reprs[id.0 as usize]
             && (n.kind == 1 || n.kind == 2)
             && (n.at, n.n) == (0, *d)
+            && src.in_fours()
             && self.role == crate::graph::Role::Decode
         {
             let norm = n.w.map_or(Push::NoAddress, Push::Vector);
             return Load { view: *src, kind: n.kind, norm, eps: n.eps, nodes: nodes.clone() };
         }
-        let view = self.force(id);
-        Load { view, kind: 0, norm: Push::NoAddress, eps: 0.0, nodes: vec![] }
+        self.flat(id);
+        Load { view: self.fours(id), kind: 0, norm: Push::NoAddress, eps: 0.0, nodes: vec![] }
+    }
+
+    /// For kernels that load four values at a time: rows, and heads if there are several, that begin at multiples of four.
+    pub fn fours(&mut self, id: ResourceId) -> View {
+        let v = self.force(id);
+        let heads_fit = self.heads(id).0 == 1 || v.head.is_multiple_of(4);
+        if v.in_fours() && heads_fit { v } else { self.dense_rows(id) }
     }
 
     pub fn op(&self, index: NodeIndex) -> &Op {

@@ -11,7 +11,7 @@ use crate::plan::compile::{Instr, Memory, Stages as PlanStages, resolve};
 use crate::plan::pass::{Buf, Count, Dispatch, Push, Work};
 use crate::vk::{
     self, Buffer, BufferDesc, BufferRange, Capture, Executable, Kind, Pipeline, PipelineDesc, Queue, Recorder, Replay,
-    Scope, Set, SetDesc, SetPool, Usage,
+    Scope, Set, SetDesc, SetPool, Stages, Timestamps, Usage,
 };
 use std::collections::HashMap;
 
@@ -60,6 +60,8 @@ pub struct BoundPlan {
     pub plan: Plan,
     /// A command buffer per submit batch.
     pub batches: Vec<Executable>,
+    /// Two times a pass, where wanted: before and after it.
+    pub times: Option<Timestamps>,
     buffers: Buffers,
 }
 
@@ -83,7 +85,10 @@ impl BoundPlan {
         plan: Plan,
         weights: &DeviceWeights,
         states: &[Option<Buffer>],
+        timed: bool,
     ) -> Result<Self, VulkanError> {
+        let count = 2 * plan.lowered.passes.len() as u32;
+        let times = if timed { Some(Timestamps::new(device, "passes", count)?) } else { None };
         let buffers = Buffers::new(device, &plan, states)?;
         zero(device, [&buffers.dummy, &buffers.arena].into_iter())?;
         let pipelines = pipelines(device, cache, &plan)?;
@@ -100,7 +105,16 @@ impl BoundPlan {
                     let s = plan.barriers[n].scope;
                     r.barrier(scope(s.src, true), scope(s.dst, false));
                 }
-                (Instr::Pass(p), Some(r)) => record(r, &plan, p, &pipelines, &sets, &buffers, weights)?,
+                (Instr::Pass(p), Some(r)) => {
+                    let stamp = |r: &mut Recorder, at: usize| {
+                        if let Some(t) = &times {
+                            r.timestamp(t, at as u32, Stages::COMPUTE | Stages::TRANSFER);
+                        }
+                    };
+                    stamp(r, 2 * p);
+                    record(r, &plan, p, &pipelines, &sets, &buffers, weights)?;
+                    stamp(r, 2 * p + 1);
+                }
                 (Instr::Submit(_), Some(_)) => {
                     if let Some(mut r) = recorder.take() {
                         // Where the step stands, should it never end.
@@ -113,13 +127,16 @@ impl BoundPlan {
                 _ => {}
             }
         }
-        Ok(Self { plan, batches, buffers })
+        Ok(Self { plan, batches, times, buffers })
     }
 
     /// The command buffer that rewrites the step's parameters, between barriers of its own.
     pub fn record_params(&self, queue: &Queue, step: &Step, number: u32) -> Result<Executable, vk::Error> {
         let words = params::words(step, &self.plan.counts, number);
         let mut r = queue.recorder("parameters", Replay::Once)?;
+        if let Some(t) = &self.times {
+            r.reset_timestamps(t);
+        }
         r.barrier(everything(), everything());
         r.update(&self.buffers.params, 0, bytemuck::cast_slice(&words));
         for (buffer, freq) in self.buffers.ropes.iter().zip(&self.plan.lowered.ropes) {
@@ -127,6 +144,17 @@ impl BoundPlan {
         }
         r.barrier(Scope::TRANSFER_WRITE, everything());
         r.finish()
+    }
+
+    /// Name and kind of something that the host does.
+    pub fn named(&self, instr: Instr) -> (String, &'static str) {
+        match instr {
+            Instr::Cpu { pass, .. } => {
+                (self.plan.lowered.passes[pass].name.clone(), "CPU node, and the wait before it")
+            }
+            Instr::Submit(b) => (format!("submit {b}"), "submit"),
+            _ => ("wait".into(), "wait"),
+        }
     }
 
     /// A value that has been copied back.

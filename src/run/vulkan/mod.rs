@@ -6,6 +6,7 @@
 mod bind;
 mod fault;
 mod params;
+mod trace;
 mod values;
 mod weights;
 
@@ -22,6 +23,8 @@ use bind::BoundPlan;
 pub use fault::Fault;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use trace::Trace;
+pub use trace::{Lane, Span};
 use weights::DeviceWeights;
 
 /// Why a Vulkan session cannot be made, or a step failed.
@@ -63,6 +66,8 @@ pub struct Options {
     pub observe: bool,
     /// Shuffle the passes inside each level: results must not change.
     pub shuffle: u64,
+    /// Take the time of every pass and of what the host does.
+    pub timed: bool,
     /// Fail in some step, to see what happens.
     pub fault: Option<Fault>,
 }
@@ -83,6 +88,7 @@ pub struct Vulkan {
     submitted: u64,
     steps: u32,
     fault: Option<Fault>,
+    trace: Option<Trace>,
     /// Set while a step runs; stays set when one ends without the queue's word that it is done.
     open: bool,
     /// Keeps alive what kernels reach by address.
@@ -131,7 +137,7 @@ impl Vulkan {
         let uploaded = DeviceWeights::upload(&device, &graph, &weights, &[&prompt, &decode])?;
         let device_states = state_buffers(&device, &graph, &states, &[&prompt, &decode])?;
         let cache = vk::PipelineCache::open(&device)?;
-        let bind = |plan| BoundPlan::new(&device, &cache, plan, &uploaded, &device_states);
+        let bind = |plan| BoundPlan::new(&device, &cache, plan, &uploaded, &device_states, options.timed);
         let (prompt, decode) = (bind(prompt)?, bind(decode)?);
         // A cache that cannot be written costs time at the next start, nothing else.
         let _ = cache.save();
@@ -149,6 +155,7 @@ impl Vulkan {
             submitted,
             steps: 0,
             fault: options.fault,
+            trace: options.timed.then(Trace::new),
             open: false,
             _weights: uploaded,
         })
@@ -181,8 +188,35 @@ impl Vulkan {
         done
     }
 
+    /// What has been timed since the last call.
+    pub fn spans(&mut self) -> Vec<Span> {
+        self.trace.as_mut().map_or_else(Vec::new, Trace::take)
+    }
+
     fn run(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, VulkanError> {
         let graph = self.graph.clone();
+        self.play(&graph, step, watch)?;
+        let bound = self.bound(step);
+        let logits = bound.read(&graph, bound.plan.lowered.logits, step)?;
+        bound.observed(&graph, step, watch)?;
+        self.steps = self.steps.wrapping_add(1);
+        let Value::Tensor(logits) = logits else { return Err(VulkanError::Crossing("logits".into())) };
+        if logits.iter().any(|x| !x.is_finite()) {
+            return Err(self.blame());
+        }
+        self.states.advance(step.rows());
+        Ok(Arc::unwrap_or_clone(logits))
+    }
+
+    fn bound(&self, step: &Step) -> &BoundPlan {
+        match step.role() {
+            Role::Prompt => &self.prompt,
+            Role::Decode => &self.decode,
+        }
+    }
+
+    /// Walks the plan's instruction list, up to the wait for the queue.
+    fn play(&mut self, graph: &Graph, step: &Step, watch: &mut Watch) -> Result<(), VulkanError> {
         let bound = match step.role() {
             Role::Prompt => &self.prompt,
             Role::Decode => &self.decode,
@@ -198,10 +232,13 @@ impl Vulkan {
         let base = self.submitted;
         let params = bound.record_params(queue, step, self.steps)?;
         let mut waiting = Some(params);
-        let mut work = Work::new(&graph, &self.weights, step, &mut self.states, self.tables.numbers());
+        let mut first = None;
+        let mut work = Work::new(graph, &self.weights, step, &mut self.states, self.tables.numbers());
         for instr in &bound.plan.instrs {
+            let start = self.trace.as_ref().map_or(0.0, Trace::now);
             match *instr {
                 Instr::Submit(b) => {
+                    first.get_or_insert(start);
                     let batch = &bound.batches[b];
                     let signal = base + bound.plan.batches[b].signal;
                     match waiting.take() {
@@ -214,22 +251,20 @@ impl Vulkan {
                     if wait > 0 {
                         queue.wait(base + wait, self.device.deadline())?;
                     }
-                    cpu_node(bound, &graph, pass, step, &mut work, watch)?;
+                    cpu_node(bound, graph, pass, step, &mut work, watch)?;
                 }
                 Instr::Wait(value) => queue.wait(base + value, self.device.deadline())?,
-                Instr::Params | Instr::Begin(_) | Instr::Barrier(_) | Instr::Pass(_) => {}
+                Instr::Params | Instr::Begin(_) | Instr::Barrier(_) | Instr::Pass(_) => continue,
+            }
+            if let Some(trace) = &mut self.trace {
+                let (name, kind) = bound.named(*instr);
+                trace.host(name, kind, self.steps, start);
             }
         }
-        let logits = bound.plan.lowered.logits;
-        let logits = bound.read(&graph, logits, step)?;
-        bound.observed(&graph, step, watch)?;
-        self.steps = self.steps.wrapping_add(1);
-        let Value::Tensor(logits) = logits else { return Err(VulkanError::Crossing("logits".into())) };
-        if logits.iter().any(|x| !x.is_finite()) {
-            return Err(self.blame());
+        if let Some(trace) = &mut self.trace {
+            trace.device(bound, self.steps, first.unwrap_or_default())?;
         }
-        self.states.advance(step.rows());
-        Ok(Arc::unwrap_or_clone(logits))
+        Ok(())
     }
 
     /// A value that is not finite came out of the device: the weights say whose fault it is.
