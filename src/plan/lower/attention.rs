@@ -129,8 +129,7 @@ impl Lower<'_> {
     pub fn index_score(&mut self, index: NodeIndex) -> Repr {
         let node = self.node(index);
         let Op::IndexScore { heads, dim, scale, .. } = node.op else { unreachable!("IndexScore") };
-        let (q, keys, w) =
-            (self.dense_rows(node.inputs[0]), self.state(node.inputs[1]), self.force(node.inputs[2]));
+        let (q, keys, w) = (self.dense_rows(node.inputs[0]), self.state(node.inputs[1]), self.force(node.inputs[2]));
         let y = self.dense(node.output);
         let dispatch = Dispatch {
             kernel: "index_score",
