@@ -4,8 +4,8 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
-// Smallest subgroup 8, largest workgroup 1024.
-shared uint subgroup_parts[128];
+// Workgroups of 1024, subgroups of 4.
+shared uint subgroup_parts[256];
 
 float workgroup_sum(float v) {
     float part = subgroupAdd(v);

@@ -55,7 +55,7 @@ pub const READERS: &[Case] = &[
             y8: Linear(of: c, w: "w8", out: ["4", "16"])
             y9: Linear(of: c, w: "w9", out: "65")
         "#,
-        bounds: [0.0; 6],
+        bounds: [3e-7, 2e-7, 3e-7, 2e-7, 3e-7, 2e-7],
     },
     Case {
         op: "Linear, fused",
@@ -78,7 +78,7 @@ pub const READERS: &[Case] = &[
             l6: Linear(of: m, w: "w6", bias: "b6", out: "192")
             y6: Add(a: s, b: l6)
         "#,
-        bounds: [0.0; 6],
+        bounds: [3e-7, 2e-7, 2e-7, 3e-7, 2e-7, 2e-7],
     },
     Case {
         op: "RouterLogits",
@@ -92,7 +92,7 @@ pub const READERS: &[Case] = &[
             y2: RouterLogits(of: n, w: "w2", experts: "64")
             y3: RouterLogits(of: n, w: "w3", experts: "65")
         "#,
-        bounds: [0.0; 6],
+        bounds: [6e-7, 4e-7, 6e-7, 6e-7, 6e-7, 8e-7],
     },
     Case {
         op: "LmHead",
@@ -104,7 +104,7 @@ pub const READERS: &[Case] = &[
             n: RmsNorm(of: b, w: "bn", eps: "eps")
             logits: LmHead(of: n, w: "w1", out: "97")
         "#,
-        bounds: [0.0; 6],
+        bounds: [2e-7, 2e-7, 2e-7, 2e-7, 2e-7, 2e-7],
     },
     Case {
         op: "Glu of two linear maps",
@@ -130,7 +130,7 @@ pub const READERS: &[Case] = &[
             u4: Linear(of: c, w: "w4u", out: "65")
             y4: Glu(gate: g4, up: u4, kind: silu_clamped, limit: "1.25")
         "#,
-        bounds: [0.0; 6],
+        bounds: [4e-7, 5e-7, 5e-7, 5e-7, 7e-7, 7e-7],
     },
     Case {
         op: "MlaAbsorbQ",
@@ -148,7 +148,7 @@ pub const READERS: &[Case] = &[
             y2: MlaAbsorbQ(of: q2, w: "w2", v_dim: "8", rank: "192")
             y3: MlaAbsorbQ(of: q3, w: "w3", v_dim: "65", rank: "320")
         "#,
-        bounds: [0.0; 6],
+        bounds: [9e-8, 9e-8, 9e-8, 1e-7, 1e-7, 1e-7],
     },
     Case {
         op: "MlaExpandV",
@@ -166,7 +166,7 @@ pub const READERS: &[Case] = &[
             y2: MlaExpandV(of: l2, w: "w2", nope: "3", v_dim: "64")
             y3: MlaExpandV(of: l3, w: "w3", nope: "16", v_dim: "65")
         "#,
-        bounds: [0.0; 6],
+        bounds: [2e-7, 2e-7, 2e-7, 2e-7, 2e-7, 2e-7],
     },
     Case {
         op: "MoeExperts",
@@ -192,7 +192,7 @@ pub const READERS: &[Case] = &[
             m: RmsNorm(of: a, eps: "eps")
             y4: MoeExperts(of: m, route: route3, ff: "8", kind: gelu, gate: "w4g.{e}", up: "w4u.{e}", down: "w4d.{e}")
         "#,
-        bounds: [0.0; 6],
+        bounds: [4e-7, 5e-7, 5e-7, 5e-7, 4e-7, 5e-7],
     },
 ];
 
@@ -216,7 +216,7 @@ pub const PLAIN: &[Case] = &[
             y6: RmsNorm(of: h, w: "hn", eps: "eps")
             y7: L2Norm(of: a, eps: "eps")
         "#,
-        bounds: [0.0; 6],
+        bounds: [9e-8; 6],
     },
     Case {
         op: "Rope",
@@ -236,7 +236,7 @@ pub const PLAIN: &[Case] = &[
             n6: LayerNorm(of: a, w: "aw", bias: "ab", eps: "eps")
             y6: Rope(of: n6, dims: "16", theta: "100", in_layout: interleaved, out_layout: half)
         "#,
-        bounds: [0.0; 6],
+        bounds: [9e-8; 6],
     },
     Case {
         op: "elementwise",
@@ -263,7 +263,7 @@ pub const PLAIN: &[Case] = &[
             y8: Glu(gate: b, up: a, kind: silu_clamped, limit: "7")
             y9: Glu(gate: c, up: d, kind: situ, beta: "4", linear_beta: "25")
         "#,
-        bounds: [0.0; 6],
+        bounds: [2e-7; 6],
     },
     Case {
         op: "Slice, View, Concat",
@@ -284,7 +284,7 @@ pub const PLAIN: &[Case] = &[
             y4: Sigmoid(of: hv)
             y5: View(of: s, shape: ["7", "1"])
         "#,
-        bounds: [0.0; 6],
+        bounds: [8e-8; 6],
     },
     Case {
         op: "matrices of views",
@@ -318,7 +318,7 @@ pub const PLAIN: &[Case] = &[
             q10: View(of: so, shape: ["8", "8"])
             y10: MlaAbsorbQ(of: q10, w: "w10", v_dim: "4", rank: "32")
         "#,
-        bounds: [0.0; 6],
+        bounds: [3e-7; 6],
     },
     Case {
         op: "Attn",
@@ -356,7 +356,7 @@ pub const PLAIN: &[Case] = &[
             k4: CacheAppend(of: k4, to: k4)
             y4: Attn(q: q4, over: [Seg(kv: k4)], scale: "scale")
         "#,
-        bounds: [0.0; 6],
+        bounds: [4e-7; 6],
     },
     Case {
         op: "AttnLatent",
@@ -386,7 +386,7 @@ pub const PLAIN: &[Case] = &[
             y2: AttnLatent(q: q2, q_rope: r2, kv: c2, scale: "scale")
             y3: AttnLatent(q: q2, q_rope: r2, kv: c2, scale: "0.02")
         "#,
-        bounds: [0.0; 6],
+        bounds: [4e-7; 6],
     },
     Case {
         op: "IndexScore, TopkSelect, AttnLatent of a selection",
@@ -427,7 +427,7 @@ pub const PLAIN: &[Case] = &[
             y5: AttnLatent(q: q, q_rope: r, kv: c, select: sel5, scale: "scale")
             y6: AttnLatent(q: q, q_rope: r, kv: c, select: sel6, scale: "scale")
         "#,
-        bounds: [0.0; 6],
+        bounds: [2e-7; 6],
     },
     Case {
         op: "RouterTopk",
@@ -455,6 +455,6 @@ pub const PLAIN: &[Case] = &[
             y4: MoeExperts(of: x, route: r4, ff: "8", kind: silu, gate: "e4g.{e}", up: "e4u.{e}", down: "e4d.{e}")
             y5: MoeExperts(of: x, route: r5, ff: "8", kind: silu, gate: "e5g.{e}", up: "e5u.{e}", down: "e5d.{e}")
         "#,
-        bounds: [0.0; 6],
+        bounds: [3e-7; 6],
     },
 ];

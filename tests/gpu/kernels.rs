@@ -115,9 +115,12 @@ impl Made {
         found.unwrap_or_else(|| panic!("{}: no node is named {name}", self.case.op))
     }
 
-    /// All nodes but the tails have a kernel. Embeddings make inputs, of any width.
-    fn check_places(&self) {
+    /// All nodes but the tails have a kernel; embeddings make inputs, of any width. And the format is there.
+    fn check(&self, format: Stored) {
         let formats = |w: WeightId| self.model.weights.one(w.0 as usize).format();
+        let count = self.model.graph.weights.len() as u32;
+        let found = (0..count).any(|w| formats(WeightId(w)).name() == format.name());
+        assert!(found, "{}: no weight is read as {}", self.case.op, format.name());
         let placed = place(&self.model.graph, &formats, &[]).unwrap();
         let input = |n: &Node| matches!(n.op, Op::EmbedRow { .. }) && !n.name.starts_with('y');
         for (i, n) in self.model.graph.nodes().filter(|(_, n)| !tail(&n.name) && !input(n)) {
@@ -169,9 +172,10 @@ impl Made {
         };
         let count = values.len() as u64 / dims.iter().product::<u64>();
         let digits = |v: &[f32]| v.iter().map(|x| format!("{x:.5e}")).collect::<Vec<_>>().join(" ");
+        let bound = self.case.bound(format);
         let wide = || values.iter().map(|x| f64::from(*x));
         format!(
-            "{} {}\n  shape {:?}{}\n  sum {:.5e}\n  L2 {:.5e}\n  first {}\n  last {}\n  bound {:.0e}\n",
+            "{} {}\n  shape {:?}{}\n  sum {:.5e}\n  L2 {:.5e}\n  first {}\n  last {}\n  bound {}\n",
             self.case.op,
             self.case.show,
             [&[count], &dims[..]].concat(),
@@ -180,7 +184,7 @@ impl Made {
             wide().map(|x| x * x).sum::<f64>().sqrt(),
             digits(&values[..8.min(values.len())]),
             digits(&values[values.len().saturating_sub(8)..]),
-            self.case.bound(format),
+            if bound == 0.0 { "0".into() } else { format!("{bound:.0e}") },
         )
     }
 }
@@ -198,7 +202,7 @@ fn rounded_up(x: f64) -> f64 {
 fn check(format: Stored) {
     let cases = READERS.iter().chain(if format == Stored::F32 { PLAIN } else { &[] });
     let made: Vec<Made> = cases.map(|case| make(case, format)).collect();
-    made.iter().for_each(Made::check_places);
+    made.iter().for_each(|m| m.check(format));
     with(|gpu| {
         let mut over = vec![];
         for m in &made {

@@ -2,7 +2,7 @@
 //! uneven steps, all weight formats. Then the same graph with random nodes moved to the CPU.
 
 use crate::common::random_graph::{
-    CHUNK, CTX, EIGHTS, SLOTS, STEPS, TOLERANCE, VOCAB, difference, model, numbers, piece, run,
+    CHUNK, CTX, EIGHTS, ODD, SLOTS, STEPS, TOLERANCE, VOCAB, difference, model, numbers, piece, run,
 };
 use crate::device::{Gpu, with};
 use crate::support::worst_row;
@@ -77,9 +77,9 @@ fn random_graphs() {
             ..ProptestConfig::default()
         };
         let seen = Cell::new((0.0f64, 0));
-        let cases = (prop::collection::vec(piece(), 1..5), any::<u64>());
-        let done = TestRunner::new(config).run(&cases, |(pieces, seed)| {
-            let (_dir, model) = model(&pieces, &EIGHTS, seed);
+        let cases = (prop::collection::vec(piece(), 1..5), any::<u64>(), prop::bool::weighted(0.25));
+        let done = TestRunner::new(config).run(&cases, |(pieces, seed, odd)| {
+            let (_dir, model) = model(&pieces, if odd { &ODD } else { &EIGHTS }, seed);
             let want = oracle(&model);
             let rules = placement(&model, seed);
             let names: Vec<&str> = rules.iter().map(|r| r.pattern.as_str()).collect();
