@@ -38,6 +38,8 @@ export INSTA_UPDATE="${INSTA_UPDATE:-$([ -n "${CI:-}" ] && echo no || echo new)}
 cargo test --locked "${target[@]}"
 
 if [ "$full" = 1 ]; then
+  echo "kernels through AMD's compiler, six families:"
+  tests/tools/amd.sh target/radv
   original="${COLI_DICTIONARY:-../shared/models/dictionary-glm52}"
   if [ -d "$original" ]; then
     COLI_DICTIONARY="$(realpath "$original")" cargo test --release --locked --test suite -- --ignored --nocapture demo

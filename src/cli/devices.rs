@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use crate::plan::text::bytes;
-use crate::vk::{self, Capabilities, Instance, Support, Validation};
+use crate::vk::{self, Bar, Capabilities, Instance, QueueFamily, Support, Validation};
 use std::fmt::Write as _;
 use std::io::Write;
 
@@ -73,9 +73,29 @@ fn text(d: &Capabilities) -> String {
         let names: Vec<&str> = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         let _ = writeln!(out, "  {:<22} heap {} {}", format!("memory type {i}"), t.heap, names.join(" "));
     }
-    let _ = writeln!(out, "  {:<22} {:?}", "resizable BAR", d.memory.bar);
-    for (i, q) in d.queues.iter().enumerate() {
-        let _ = writeln!(out, "  {:<22} {q:?}", format!("queue family {i}"));
+    let _ = writeln!(out, "  {:<22} {}", "resizable BAR", bar(d.memory.bar));
+    for q in &d.queues {
+        let _ = writeln!(out, "  {:<22} {}", format!("queue family {}", q.index), queue(q));
     }
     out
+}
+
+/// How much of the device's memory the processor writes to directly.
+fn bar(bar: Bar) -> String {
+    match bar {
+        Bar::Unified => "not needed: host and device share one memory".into(),
+        Bar::Whole => "yes: the host reaches all device memory".into(),
+        Bar::Window(size) => format!("no: the host reaches {} of device memory; uploads are copied", bytes(size)),
+        Bar::None => "no: the host reaches no device memory; uploads are copied".into(),
+    }
+}
+
+fn queue(q: &QueueFamily) -> String {
+    let kinds = [(q.graphics, "graphics"), (q.compute, "compute"), (q.transfer, "transfer")];
+    let kinds: Vec<&str> = kinds.iter().filter(|k| k.0).map(|k| k.1).collect();
+    let times = match q.timestamp_bits {
+        0 => "no timestamps".into(),
+        bits => format!("timestamps of {bits} bits"),
+    };
+    format!("{} queues for {}, {times}", q.count, kinds.join(", "))
 }

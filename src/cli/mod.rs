@@ -14,6 +14,7 @@ mod plan;
 mod progress;
 mod quality;
 mod render;
+mod shaders;
 mod trace;
 
 use clap::{Parser, Subcommand};
@@ -57,6 +58,8 @@ enum Command {
     Devices(devices::Args),
     /// Measure
     Bench(Bench),
+    /// List the compute kernels, and with --stats what a driver's compiler makes of them
+    Shaders(shaders::Args),
 }
 
 /// Measurements.
@@ -84,6 +87,7 @@ pub fn run() -> ExitCode {
         Command::Trace(args) => trace::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Bench(Bench { what: BenchCommand::Quality(args) }) => quality::run(args),
+        Command::Shaders(args) => shaders::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
