@@ -1,11 +1,11 @@
 // Dot products of a subgroup: OUTS rows of each of MATS matrices with up to ROWS input rows. Included once for each
-// size that a kernel needs, as functions STEP and DOTS; arrays of fixed size stay in registers. The kernel
+// size that a kernel needs, as functions STEP, DOTS and PICK; arrays of fixed size stay in registers. The kernel
 // declares the input `x` (vec4) and the constants NORM and AT_ONCE; only AT_ONCE of OUTS are done.
 //
 // n: how many input rows there are; of the results for others, some are computed from rows that x_at repeats.
 // first, count: the first matrix row and how many are wanted; surplus results repeat the last.
 // x_at: where each input row begins, in vec4.
-// sums: [mat][out][row], reduced over lanes and scaled. squares: sum of squares of each input row, if NORM.
+// sums: [mat][out][row], reduced over lanes, times the matrix row's factor and, if NORM, the input row's.
 //
 // Each sum runs over the blocks of a lane in order and then over lanes: the same operations for every OUTS and
 // ROWS, so a row's bits do not depend on how many others there are.
@@ -46,8 +46,9 @@ void STEP(uint n, uvec2 w[MATS], uvec2 s[MATS], uvec2 nw, uint row[OUTS], uint b
 }
 
 void DOTS(uint n, uvec2 w[MATS], uvec2 s[MATS], uvec2 nw, uint first, uint count, uint cols, uint group,
-          uint x_at[ROWS], out float sums[MATS * OUTS * ROWS], out float squares[ROWS]) {
+          uint x_at[ROWS], float eps, out float sums[MATS * OUTS * ROWS]) {
     const uint outs = min(OUTS, AT_ONCE);
+    float squares[ROWS];
     uint row[OUTS];
     [[unroll]] for (uint o = 0; o < OUTS; o++) row[o] = first + min(o, count - 1);
     [[unroll]] for (uint i = 0; i < MATS * OUTS * ROWS; i++) sums[i] = 0.0;
@@ -66,16 +67,21 @@ void DOTS(uint n, uvec2 w[MATS], uvec2 s[MATS], uvec2 nw, uint first, uint count
 #endif
     for (; b < blocks; b += lanes) STEP(n, w, s, nw, row, b, cols, group, x_at, sums, squares);
 
+    [[unroll]] for (uint r = 0; r < ROWS; r++) squares[r] = NORM != 0 ? inverse_rms(subgroupAdd(squares[r]), cols, eps) : 1.0;
     [[unroll]] for (uint m = 0; m < MATS; m++) {
         [[unroll]] for (uint o = 0; o < outs; o++) {
             float f = row_scale(s[m], row[o]);
             [[unroll]] for (uint r = 0; r < ROWS; r++) {
                 uint i = (m * OUTS + o) * ROWS + r;
-                sums[i] = subgroupAdd(sums[i]) * f;
+                sums[i] = subgroupAdd(sums[i]) * f * squares[r];
             }
         }
     }
-    if (NORM != 0) {
-        [[unroll]] for (uint r = 0; r < ROWS; r++) squares[r] = subgroupAdd(squares[r]);
-    }
+}
+
+// sums[i] for an i that differs between lanes, without indexing registers: results are finished a lane each.
+float PICK(float sums[MATS * OUTS * ROWS], uint i) {
+    float v = sums[0];
+    [[unroll]] for (uint k = 1; k < MATS * OUTS * ROWS; k++) v = i == k ? sums[k] : v;
+    return v;
 }

@@ -10,6 +10,7 @@ layout(constant_id = 1) const uint RPW = 8;
 #include "params.glsl"
 #include "format.glsl"
 #include "lanes.glsl"
+#include "norm.glsl"
 
 layout(set = 0, binding = 1, std430) readonly buffer L { vec4 x[]; };
 layout(set = 0, binding = 2, std430) writeonly buffer Y { float y[]; };
@@ -33,17 +34,20 @@ const uint AT_ONCE = SHARE >= 4 ? 4 : SHARE >= 2 ? 2 : 1;
 #define ROWS 1
 #define STEP step_1
 #define DOTS dots_1
+#define PICK pick_1
 #define BLOCK block_1
 #include "expand_block.glsl"
 #undef OUTS
 #undef ROWS
 #undef STEP
 #undef DOTS
+#undef PICK
 #undef BLOCK
 #define OUTS 2
 #define ROWS 8
 #define STEP step_8
 #define DOTS dots_8
+#define PICK pick_8
 #define BLOCK block_8
 #include "expand_block.glsl"
 

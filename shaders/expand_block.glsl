@@ -13,15 +13,10 @@ void BLOCK(uvec2 mine, uint first_row, uint n) {
             x_at[r] = ((first_row + min(r, n - 1)) * heads + head) * rank / 4;
         }
         float sums[OUTS * ROWS];
-        float squares[ROWS];
         uint row = head * (nope + v_dim) + nope + o % v_dim;
-        DOTS(n, uvec2[1](w), uvec2[1](s), uvec2(0), row, count, rank, group, x_at, sums, squares);
-        if (lane == 0) {
-            [[unroll]] for (uint r = 0; r < ROWS; r++) {
-                [[unroll]] for (uint i = 0; i < outs; i++) {
-                    if (r < n && i < count) y[(first_row + r) * heads * v_dim + o + i] = sums[i * ROWS + r];
-                }
-            }
+        DOTS(n, uvec2[1](w), uvec2[1](s), uvec2(0), row, count, rank, group, x_at, 0.0, sums);
+        for (uint i = lane; i < count * ROWS; i += lanes) {
+            if (i % ROWS < n) y[(first_row + i % ROWS) * heads * v_dim + o + i / ROWS] = PICK(sums, i);
         }
     }
 }

@@ -12,6 +12,7 @@ layout(constant_id = 3) const uint RPW = 8;
 #include "params.glsl"
 #include "format.glsl"
 #include "lanes.glsl"
+#include "norm.glsl"
 
 layout(set = 0, binding = 1, std430) readonly buffer A { vec4 x[]; };
 layout(set = 0, binding = 2, std430) readonly buffer Route { uint route[]; };
@@ -38,6 +39,7 @@ const uint AT_ONCE = SHARE >= 4 ? 4 : SHARE >= 2 ? 2 : 1;
 #define ROWS 1
 #define STEP dots_step
 #define DOTS dots
+#define PICK pick
 #include "dots.glsl"
 
 void main() {
@@ -53,20 +55,14 @@ void main() {
             float weight = uintBitsToFloat(route[r * 2 * k + k + j]);
             uint x_at[1] = uint[1]((r * k + j) * ff / 4);
             float sums[OUTS];
-            float squares[1];
-            dots(1, uvec2[1](e.xy), uvec2[1](e.zw), uvec2(0), o, count, ff, group, x_at, sums, squares);
+            dots(1, uvec2[1](e.xy), uvec2[1](e.zw), uvec2(0), o, count, ff, group, x_at, 0.0, sums);
             [[unroll]] for (uint i = 0; i < AT_ONCE; i++) acc[i] = acc[i] + weight * sums[i];
         }
-        // All loads go before the first store: y may be the same memory as add0 or add1.
-        [[unroll]] for (uint i = 0; i < AT_ONCE; i++) {
-            uint at = r * out_ + o + min(i, count - 1);
-            if (ADD0 == 1) acc[i] += add0[at];
-            if (ADD1 == 1) acc[i] += add1[at];
-        }
-        if (lane == 0) {
-            [[unroll]] for (uint i = 0; i < AT_ONCE; i++) {
-                if (i < count) y[r * y_stride + y_off + o + i] = acc[i];
-            }
+        for (uint i = lane; i < count; i += lanes) {
+            precise float v = pick(acc, i);
+            if (ADD0 == 1) v += add0[r * out_ + o + i];
+            if (ADD1 == 1) v += add1[r * out_ + o + i];
+            y[r * y_stride + y_off + o + i] = v;
         }
     }
 }

@@ -41,6 +41,7 @@ const uint AT_ONCE = RPW * 32 / LOCAL >= 2 ? 2 : 1;
 #define ROWS 1
 #define STEP dots_step
 #define DOTS dots
+#define PICK pick
 #include "dots.glsl"
 
 void main() {
@@ -59,12 +60,9 @@ void main() {
         uvec4 g = Words4(gate).at[e];
         uvec4 u = Words4(up).at[e];
         float sums[4];
-        float squares[1];
-        dots(1, uvec2[2](g.xy, u.xy), uvec2[2](g.zw, u.zw), nw, first, count, inp, group, x_at, sums, squares);
-        float f = NORM != 0 ? inverse_rms(squares[0], inp, eps) : 1.0;
-        [[unroll]] for (uint i = 0; i < AT_ONCE; i++) {
-            float v = glu(KIND, sums[i] * f, sums[2 + i] * f, p0, p1);
-            if (lane == 0 && i < count) y[r * k * ff + o + i] = v;
+        dots(1, uvec2[2](g.xy, u.xy), uvec2[2](g.zw, u.zw), nw, first, count, inp, group, x_at, eps, sums);
+        for (uint i = lane; i < count; i += lanes) {
+            y[r * k * ff + o + i] = glu(KIND, pick(sums, i), pick(sums, 2 + i), p0, p1);
         }
     }
 }

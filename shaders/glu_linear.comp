@@ -43,17 +43,20 @@ const uint AT_ONCE = RPW * 32 / LOCAL >= 2 ? 2 : 1;
 #define ROWS 1
 #define STEP step_1
 #define DOTS dots_1
+#define PICK pick_1
 #define BLOCK block_1
 #include "glu_linear_block.glsl"
 #undef OUTS
 #undef ROWS
 #undef STEP
 #undef DOTS
+#undef PICK
 #undef BLOCK
 #define OUTS 1
 #define ROWS 8
 #define STEP step_8
 #define DOTS dots_8
+#define PICK pick_8
 #define BLOCK block_8
 #include "glu_linear_block.glsl"
 

@@ -46,17 +46,20 @@ const uint AT_ONCE = SHARE >= 4 ? 4 : SHARE >= 2 ? 2 : 1;
 #define ROWS 1
 #define STEP step_1
 #define DOTS dots_1
+#define PICK pick_1
 #define BLOCK block_1
 #include "linear_block.glsl"
 #undef OUTS
 #undef ROWS
 #undef STEP
 #undef DOTS
+#undef PICK
 #undef BLOCK
 #define OUTS 2
 #define ROWS 8
 #define STEP step_8
 #define DOTS dots_8
+#define PICK pick_8
 #define BLOCK block_8
 #include "linear_block.glsl"
 

@@ -110,12 +110,15 @@ void main() {
         [[unroll]] for (uint r = 0; r < 4; r++) sums[r] += part[r];
     }
     if (pr >= ROWS / 4) return;
-    [[unroll]] for (uint r = 0; r < 4; r++) {
+    for (uint r = 0; r < 4; r++) {
         uint row = first_row + 4 * pr + r;
-        [[unroll]] for (uint k = 0; k < 4; k++) {
+        if (row >= rows) break;
+        // Chosen, not indexed: sums stay in registers.
+        vec4 sum = r == 0 ? sums[0] : r == 1 ? sums[1] : r == 2 ? sums[2] : sums[3];
+        for (uint k = 0; k < 4; k++) {
             uint o = first + 4 * po + k;
-            if (row >= rows || o >= out_) continue;
-            float v = sums[r][k] * row_scale(s, o);
+            if (o >= out_) break;
+            float v = (k == 0 ? sum.x : k == 1 ? sum.y : k == 2 ? sum.z : sum.w) * row_scale(s, o);
             if (BIAS == 1) v += Floats(bias).at[o];
             if (ADD == 1) v += add[row * add_stride + add_off + o];
             y[row * y_stride + y_off + o] = v;

@@ -8,10 +8,10 @@ use crate::graph::{Graph, Step, Value, Watch};
 use crate::ops::{RowDim, Type};
 use crate::plan::Plan;
 use crate::plan::compile::{Instr, Memory, Stages as PlanStages, resolve};
-use crate::plan::pass::{Buf, Count, Dispatch, Push, Work};
+use crate::plan::pass::{Bind, Buf, Count, Dispatch, Push, Work};
 use crate::vk::{
-    self, Buffer, BufferDesc, BufferRange, Capture, Executable, Kind, Pipeline, PipelineDesc, Queue, Recorder, Replay,
-    Scope, Set, SetDesc, SetPool, Stages, Timestamps, Usage,
+    self, Buffer, BufferDesc, BufferRange, Capture, Declared, Executable, Kind, Pipeline, PipelineDesc, Queue,
+    Recorder, Replay, Scope, Set, SetDesc, SetPool, Stages, Timestamps, Usage,
 };
 use std::collections::HashMap;
 
@@ -294,17 +294,17 @@ fn sets(
     let mut wanted = vec![];
     for (i, d) in dispatches(plan) {
         let pipeline = &pipelines[&(d.shader(), d.spec.clone())];
-        let params = std::iter::once(Buf::Params);
-        let sets: [Vec<Buf>; 2] =
-            [params.chain(d.set0.iter().map(|b| b.buf)).collect(), d.set1.iter().map(|b| b.buf).collect()];
-        for (number, bufs) in sets.iter().enumerate() {
+        let params = std::iter::once(Bind::read(Buf::Params));
+        let sets: [Vec<Bind>; 2] = [params.chain(d.set0.iter().copied()).collect(), d.set1.clone()];
+        agree(pipeline.shader(), &sets, &plan.lowered.passes[i].name)?;
+        for (number, binds) in sets.iter().enumerate() {
             let Ok(layout) = pipeline.set_layout(number as u32) else { continue };
             if layout.bindings().is_empty() {
                 continue;
             }
             let mut ranges = vec![];
             for binding in layout.bindings() {
-                ranges.push(buffers.range(plan, bufs.get(*binding as usize).copied().unwrap_or(Buf::Dummy))?);
+                ranges.push(buffers.range(plan, binds[*binding as usize].buf)?);
             }
             let label = format!("{} set {number}", plan.lowered.passes[i].name);
             wanted.push((i, number as u32, label, layout, ranges));
@@ -318,6 +318,18 @@ fn sets(
         out.entry(*i).or_default().push((*number, set));
     }
     Ok(out)
+}
+
+/// The prover orders what the plan says a pass writes; that must be what the kernel was compiled to write.
+fn agree(shader: &vk::Shader, sets: &[Vec<Bind>; 2], pass: &str) -> Result<(), VulkanError> {
+    for b in shader.bindings {
+        let bind = sets.get(b.set as usize).and_then(|s| s.get(b.binding as usize));
+        if bind.is_none_or(|bind| bind.write == (b.access == Declared::Read)) {
+            let (pass, shader) = (pass.to_string(), shader.name);
+            return Err(VulkanError::Interface { pass, shader, set: b.set, binding: b.binding });
+        }
+    }
+    Ok(())
 }
 
 fn record(

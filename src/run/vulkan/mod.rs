@@ -46,6 +46,10 @@ pub enum VulkanError {
     NonFinite { node: String, weight: String },
     #[error("{0}: a value crosses to the host in a form that it has no code for")]
     Crossing(String),
+    #[error(
+        "{pass}: the plan and the kernel {shader} disagree about set {set}, binding {binding}: a fault of this build"
+    )]
+    Interface { pass: String, shader: &'static str, set: u32, binding: u32 },
     #[error("a step of {rows} rows over all sequences; this session was made for {max}: append fewer tokens at once")]
     Rows { rows: usize, max: u32 },
     #[error("an earlier step never ended, so its buffers may still be in use: make a new session")]
