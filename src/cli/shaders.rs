@@ -23,7 +23,7 @@ machine code loads what the source says, and `-` where the source has none.
 Examples:
   coli shaders
   coli shaders --stats --filter experts
-  /tmp/radv/radv gfx1201 coli shaders --stats --device 0          # after tests/tools/radv-null.sh /tmp/radv
+  radv/radv gfx1201 coli shaders --stats --device 0               # after tests/tools/radv-null.sh radv
   coli shaders --stats --json | jq '.pipelines[] | select(.spills > 0) | .name'")]
 pub struct Args {
     /// Compile the kernels on a device and print registers, spills and instruction counts
