@@ -4,6 +4,7 @@
 //! to its table.
 
 pub mod formats;
+pub mod names;
 pub mod spec;
 
 pub mod ops;

@@ -1,31 +1,11 @@
 //! "Did you mean": the nearest known name.
 
-/// Levenshtein distance, counting a swap of neighbours as two edits.
-pub fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let above = row[j + 1];
-            row[j + 1] = (diagonal + usize::from(x != *y)).min(above + 1).min(row[j] + 1);
-            diagonal = above;
-        }
-    }
-    row[b.len()]
-}
+use crate::names::near;
 
 /// The candidate closest to `name`, if it is close enough to be a slip of the fingers:
 /// at most a third of the name's length (at least one edit) away. Ties: first in order.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (name.chars().count() / 3).max(1);
-    candidates
-        .into_iter()
-        .map(|c| (distance(name, c), c))
-        .filter(|(d, _)| *d <= limit)
-        .min_by_key(|(d, _)| *d)
-        .map(|(_, c)| c)
+    near::nearest(&[name], 1, candidates.into_iter())
 }
 
 /// `; did you mean \`x\`?`, or a list of what exists when nothing is near and the list is short.
@@ -47,6 +27,5 @@ mod tests {
         assert_eq!(nearest("qa", ["q_a", "kv_a", "h"]), Some("q_a"));
         assert_eq!(nearest("Linera", ["Linear", "LayerNorm"]), Some("Linear"));
         assert_eq!(nearest("completely_else", ["Linear", "q_a"]), None);
-        assert_eq!(distance("kitten", "sitting"), 3);
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::logical::{Logical, Part};
 use super::resolve::{Misfit, Want, resolve};
 use super::tensor::Bytes;
-use super::{Index, Problem, Tensor, glob, near};
+use super::{Index, Problem, Tensor};
+use crate::formats::Format;
+use crate::names::{glob, near};
 
 /// Where the number of an expert goes in a name.
 const EXPERT: &str = "{e}";
@@ -61,6 +63,16 @@ impl Bound {
     /// When there is no such request.
     pub fn count(&self, request: usize) -> usize {
         self.tensors[request].len()
+    }
+
+    /// The format of a request's tensors; None if its experts are stored in several.
+    ///
+    /// # Panics
+    /// When there is no such request.
+    pub fn format(&self, request: usize) -> Option<Format> {
+        let mut formats = self.tensors[request].iter().map(Tensor::format);
+        let first = formats.next()?;
+        formats.all(|f| f == first).then_some(first)
     }
 
     /// Bytes of all bound tensors. A tensor that answers two requests counts twice.
@@ -203,7 +215,8 @@ impl<'a> Binder<'a> {
     fn missing(&mut self, request: usize, tried: Vec<String>, absent: u64) {
         let near = if self.suggested < SUGGESTED {
             self.suggested += 1;
-            near::nearest(&tried, self.index.names()).map(str::to_owned)
+            let tried: Vec<&str> = tried.iter().map(String::as_str).collect();
+            near::nearest(&tried, 0, self.index.names()).map(str::to_owned)
         } else {
             None
         };

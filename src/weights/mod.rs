@@ -15,13 +15,11 @@
 mod bind;
 mod dtype;
 mod error;
-mod glob;
 mod header;
 mod index;
 mod infer;
 mod json;
 mod logical;
-mod near;
 mod problem;
 mod resolve;
 mod shard;

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What each module may use. `docs/architecture.md` explains it; DESIGN 2 decides it.
-const USES: [(&str, &[&str]); 13] = [
+const USES: [(&str, &[&str]); 14] = [
     ("formats", &[]),
-    ("spec", &[]),
+    ("names", &[]),
+    ("spec", &["names"]),
     ("ops", &["spec", "formats"]),
     ("graph", &["ops", "spec"]),
-    ("weights", &["formats"]),
+    ("weights", &["formats", "names"]),
     ("oracle", &["graph", "ops", "weights"]),
     ("cpu", &["formats"]),
-    ("plan", &["graph", "ops", "formats"]),
+    ("plan", &["graph", "ops", "formats", "names"]),
     ("run", &["cpu", "formats", "graph", "ops", "oracle", "plan", "spec", "vk", "weights"]),
     ("text", &[]),
     ("vk", &[]),

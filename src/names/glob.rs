@@ -4,7 +4,7 @@
 /// other character for itself.
 ///
 /// Greedy with one retreat point, so the time is at most the product of both lengths.
-pub(super) fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
     // Where to continue after the last star: the pattern behind it and the name byte it grows to.
@@ -50,6 +50,12 @@ mod tests {
             ("", "a", false),
             ("**", "", true),
             ("a*", "a", true),
+            ("*.routed", "l3.moe.routed", true),
+            ("l3.*", "l3.moe.routed", true),
+            ("*", "", true),
+            ("l3.*", "l33.moe.routed", false),
+            ("routed", "l3.moe.routed", false),
+            ("l*.moe.*d", "l3.moe.routed", true),
         ] {
             assert_eq!(matches(pattern, name), want, "{pattern} on {name}");
         }

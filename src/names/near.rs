@@ -1,13 +1,13 @@
 //! The closest existing name to one that was not found.
 
 /// The name at the smallest edit distance from any of `wanted`, if that distance is at most a third
-/// of the wanted name's length. Ties go to the name that comes first.
+/// of the wanted name's length, or `slack` if that is more. Ties go to the name that comes first.
 ///
 /// Distances are bounded by the best one so far, and most names are dropped on their length or
 /// their letters alone, so a hundred thousand names take about a tenth of a second at worst.
-pub(super) fn nearest<'a>(wanted: &[String], names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(wanted: &[&str], slack: usize, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let letters: Vec<Letters> = wanted.iter().map(|want| Letters::of(want.as_bytes())).collect();
-    let mut limits: Vec<usize> = wanted.iter().map(|want| want.len() / 3).collect();
+    let mut limits: Vec<usize> = wanted.iter().map(|want| (want.len() / 3).max(slack)).collect();
     let mut found = None;
     let mut rows = Rows::default();
     for name in names {
@@ -146,9 +146,14 @@ mod tests {
     }
 
     #[test]
+    fn a_known_distance() {
+        assert_eq!(Rows::default().distance(b"kitten", b"sitting", 7), Some(3));
+    }
+
+    #[test]
     fn suggests_only_close_names() {
         let names = ["model.layers.0.self_attn.q_proj.weight", "model.norm.weight", "zz"];
-        let near = |want: &str| nearest(&[want.to_owned()], names.into_iter());
+        let near = |want: &str| nearest(&[want], 0, names.into_iter());
         assert_eq!(near("model.layers.0.attn.q_proj.weight"), Some(names[0]));
         assert_eq!(near("modle.norm.weight"), Some(names[1]));
         assert_eq!(near("completely.different"), None);
@@ -157,8 +162,8 @@ mod tests {
 
     #[test]
     fn the_closest_spelling_counts() {
-        let wanted = ["x.long.bias.weight".to_owned(), "x.long.bias".to_owned()];
+        let wanted = ["x.long.bias.weight", "x.long.bias"];
         let names = ["x.long.norm.weight", "x.long.bia"];
-        assert_eq!(nearest(&wanted, names.into_iter()), Some("x.long.bia"));
+        assert_eq!(nearest(&wanted, 0, names.into_iter()), Some("x.long.bia"));
     }
 }
