@@ -90,12 +90,12 @@ impl Source {
         }
     }
 
-    fn format(&self, w: WeightId) -> Format {
+    fn format(&self, w: WeightId) -> Option<Format> {
         match &self.model {
-            Some(model) => model.weights.one(w.0 as usize).format(),
+            Some(model) => model.weights.format(w.0 as usize),
             // The same limits as container writers use: small and one-dimensional weights stay as they are.
-            None if self.graph.weight(w).need.shape.len() >= 2 => Format::Int4Row,
-            None => Format::Bf16,
+            None if self.graph.weight(w).need.shape.len() >= 2 => Some(Format::Int4Row),
+            None => Some(Format::Bf16),
         }
     }
 

@@ -557,7 +557,7 @@ BB7
             let arch = crate::cli::files::graph(arch).unwrap();
             let graph = expand(&arch, &Config::parse(config, &bytes).unwrap(), "main").unwrap();
             let shape = Shape { rows: 8, ctx: 4096, observe: false, shuffle: 0 };
-            let plan = compile(&graph, &|_| Format::Int4Row, &[], role, shape).unwrap();
+            let plan = compile(&graph, &|_| Some(Format::Int4Row), &[], role, shape).unwrap();
             for pass in &plan.lowered.passes {
                 let Work::Dispatch(d) = &pass.work else { continue };
                 let kernel = KERNELS.iter().find(|k| k.name == d.kernel);

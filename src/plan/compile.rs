@@ -4,11 +4,10 @@ use super::barrier;
 use super::lower::{Lowered, Shape, lower};
 use super::memory::{Life, place as place_lives};
 use super::pass::{Buf, Count, Pass, Work};
-use super::place::{PlaceError, Placed, Rule, place};
+use super::place::{Formats, PlaceError, Placed, Rule, place};
 use super::prove::{self, Refusal};
 use super::schedule::{Schedule, schedule};
-use crate::formats::Format;
-use crate::graph::{Graph, Role, WeightId};
+use crate::graph::{Graph, Role};
 use serde::Serialize;
 use std::ops::{BitOr, Range};
 
@@ -195,13 +194,7 @@ const MAX_GROUPS: u32 = 65_535;
 pub const MAX_COUNTS: usize = 192;
 
 /// place -> lower and fuse -> order -> memory -> barriers -> submit batches -> proof.
-pub fn compile(
-    graph: &Graph,
-    formats: &dyn Fn(WeightId) -> Format,
-    rules: &[Rule],
-    role: Role,
-    shape: Shape,
-) -> Result<Plan, PlanError> {
+pub fn compile(graph: &Graph, formats: Formats, rules: &[Rule], role: Role, shape: Shape) -> Result<Plan, PlanError> {
     let placed = place(graph, formats, rules)?;
     let lowered = lower(graph, &placed, formats, role, shape);
     groups_fit(&lowered.passes, shape)?;

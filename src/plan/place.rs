@@ -3,6 +3,7 @@
 use super::pass::Variant;
 use crate::formats::Format;
 use crate::graph::{Graph, Node, WeightId};
+use crate::names::glob;
 use crate::ops::op::Segment;
 use crate::ops::{Op, RowDim, Type};
 use petgraph::graph::NodeIndex;
@@ -29,23 +30,15 @@ pub struct Placed {
     pub why: Option<String>,
 }
 
+/// The format of a weight; None if its experts are stored in several.
+pub type Formats<'a> = &'a dyn Fn(WeightId) -> Option<Format>;
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
     #[error("--place {pattern}=gpu: {node} cannot run on the GPU: {why}")]
     NoKernel { pattern: String, node: String, why: String },
     #[error("--place {pattern}: no node has such a path; nodes are named like {example}")]
     NoMatch { pattern: String, example: String },
-}
-
-/// `*` stands for any run of characters.
-pub fn matches(pattern: &str, path: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == path,
-        Some((head, rest)) => {
-            path.starts_with(head)
-                && (head.len()..=path.len()).any(|at| path.is_char_boundary(at) && matches(rest, &path[at..]))
-        }
-    }
 }
 
 /// The shader variant for a stored format.
@@ -61,32 +54,53 @@ pub fn variant(format: Format) -> Option<Variant> {
     })
 }
 
-/// Places every node.
-pub fn place(graph: &Graph, formats: &dyn Fn(WeightId) -> Format, rules: &[Rule]) -> Result<Vec<Placed>, PlaceError> {
-    let mut placed: Vec<Placed> = graph.nodes().map(|(_, n)| default(graph, n, formats)).collect();
-    for rule in rules {
-        let mut any = false;
-        for (i, node) in graph.nodes().filter(|(_, n)| matches(&rule.pattern, &n.path())) {
-            any = true;
-            let p = &mut placed[i.index()];
-            match (rule.place, &p.place, &p.why) {
-                (Place::Gpu, Place::Cpu, Some(why)) if !why.starts_with("--place") => {
-                    let (pattern, node) = (rule.pattern.clone(), node.path());
-                    return Err(PlaceError::NoKernel { pattern, node, why: why.clone() });
-                }
-                (Place::Gpu, ..) => *p = Placed { place: Place::Gpu, why: None },
-                (Place::Cpu, ..) => {
-                    *p = Placed { place: Place::Cpu, why: Some(format!("--place {}=cpu", rule.pattern)) }
-                }
+/// Places every node: where a kernel exists, then as the graph file hints, then as the user rules.
+pub fn place(graph: &Graph, formats: Formats, rules: &[Rule]) -> Result<Vec<Placed>, PlaceError> {
+    let missing: Vec<Option<String>> = graph.nodes().map(|(_, n)| missing(graph, n, formats)).collect();
+    let mut placed: Vec<Placed> = missing.iter().map(|why| by_kernel(why.clone())).collect();
+    for (pattern, place) in &graph.place {
+        for i in matching(graph, pattern) {
+            match place.as_str() {
+                "cpu" => placed[i] = on_cpu("the graph file hints at the CPU".into()),
+                "gpu" => placed[i] = by_kernel(missing[i].clone()),
+                // `stream` is about where weights lie, not about where nodes run.
+                _ => {}
             }
         }
-        if !any {
+    }
+    for Rule { pattern, place } in rules {
+        let nodes = matching(graph, pattern);
+        if nodes.is_empty() {
             let example = graph.nodes().last().map_or_else(String::new, |(_, n)| n.path());
-            return Err(PlaceError::NoMatch { pattern: rule.pattern.clone(), example });
+            return Err(PlaceError::NoMatch { pattern: pattern.clone(), example });
+        }
+        for i in nodes {
+            placed[i] = match (place, &missing[i]) {
+                (Place::Cpu, _) => on_cpu(format!("--place {pattern}=cpu")),
+                (Place::Gpu, None) => by_kernel(None),
+                (Place::Gpu, Some(why)) => {
+                    let node = graph.dag[NodeIndex::new(i)].path();
+                    return Err(PlaceError::NoKernel { pattern: pattern.clone(), node, why: why.clone() });
+                }
+            };
         }
     }
     together(graph, &mut placed);
     Ok(placed)
+}
+
+/// Numbers of the nodes whose path matches.
+fn matching(graph: &Graph, pattern: &str) -> Vec<usize> {
+    graph.nodes().filter(|(_, n)| glob::matches(pattern, &n.path())).map(|(i, _)| i.index()).collect()
+}
+
+fn on_cpu(why: String) -> Placed {
+    Placed { place: Place::Cpu, why: Some(why) }
+}
+
+/// The GPU, unless something is missing for it.
+fn by_kernel(missing: Option<String>) -> Placed {
+    missing.map_or(Placed { place: Place::Gpu, why: None }, on_cpu)
 }
 
 /// Nodes that share a state, a list of scores or a stack stay together: those live in one memory only.
@@ -97,7 +111,7 @@ fn together(graph: &Graph, placed: &mut [Placed]) {
             let Some(cause) = group.iter().find(|i| placed[i.index()].place == Place::Cpu) else { continue };
             let why = format!("it shares memory with {}, which runs on the CPU", graph.dag[*cause].path());
             for i in group.iter().filter(|i| placed[i.index()].place == Place::Gpu).copied().collect::<Vec<_>>() {
-                placed[i.index()] = Placed { place: Place::Cpu, why: Some(why.clone()) };
+                placed[i.index()] = on_cpu(why.clone());
                 moved = true;
             }
         }
@@ -126,15 +140,8 @@ fn groups(graph: &Graph) -> Vec<Vec<NodeIndex>> {
     out
 }
 
-fn default(graph: &Graph, node: &Node, formats: &dyn Fn(WeightId) -> Format) -> Placed {
-    match missing(graph, node, formats) {
-        None => Placed { place: Place::Gpu, why: None },
-        Some(why) => Placed { place: Place::Cpu, why: Some(why) },
-    }
-}
-
 /// Why no kernel can run a node; None if one can.
-fn missing(graph: &Graph, node: &Node, formats: &dyn Fn(WeightId) -> Format) -> Option<String> {
+fn missing(graph: &Graph, node: &Node, formats: Formats) -> Option<String> {
     if let Type::Tensor { rows: RowDim::Emitted(_), .. } = graph.resource(node.output).ty {
         return Some("kernels do not work on rows emitted by windows yet".into());
     }
@@ -164,7 +171,7 @@ fn missing(graph: &Graph, node: &Node, formats: &dyn Fn(WeightId) -> Format) -> 
     };
     for at in matrices {
         let id = node.weights[*at];
-        let format = formats(id);
+        let Some(format) = formats(id) else { return no(" with experts in different formats") };
         if variant(format).is_none() {
             return no(&format!(" with {} weights", format.name()));
         }
@@ -202,16 +209,4 @@ fn unfit(op: &Op) -> Option<&'static str> {
 /// Whether a node's result has more than one dimension behind its rows.
 fn heads(graph: &Graph, node: &Node) -> bool {
     matches!(&graph.resource(node.output).ty, Type::Tensor { dims, .. } if dims.len() > 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches;
-
-    #[test]
-    fn patterns() {
-        assert!(matches("*.routed", "l3.moe.routed") && matches("l3.*", "l3.moe.routed") && matches("*", ""));
-        assert!(!matches("l3.*", "l33.moe.routed") && !matches("routed", "l3.moe.routed"));
-        assert!(matches("l*.moe.*d", "l3.moe.routed"));
-    }
 }

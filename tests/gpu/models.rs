@@ -116,7 +116,7 @@ fn three_slots(gpu: &Gpu, f: &Fixture, model: &Model) {
 fn placements(gpu: &Gpu, f: &Fixture, model: &Model) {
     let last = model.graph.layers - 1;
     for pattern in ["*.routed".to_string(), format!("l{last}.*"), "*.x".into()] {
-        if !model.graph.nodes().any(|(_, n)| coli::plan::place::matches(&pattern, &n.path())) {
+        if !model.graph.nodes().any(|(_, n)| coli::names::glob::matches(&pattern, &n.path())) {
             continue;
         }
         let rules = vec![Rule { pattern: pattern.clone(), place: Place::Cpu }];

@@ -2,7 +2,8 @@
 
 use crate::support::{arch, root, snapshots};
 use coli::formats::Format;
-use coli::graph::{Graph, expand};
+use coli::graph::{Graph, WeightId, expand};
+use coli::ops::Op;
 use coli::plan::compile::{Hazard, Instr};
 use coli::plan::pass::{Buf, Work};
 use coli::plan::place::{Place, Rule};
@@ -18,7 +19,7 @@ pub fn graph(file: &str, config: &str) -> Graph {
 
 fn plan(graph: &Graph, role: Role, rules: &[Rule]) -> Plan {
     let rows = if role == Role::Decode { 8 } else { 128 };
-    compile(graph, &|_| Format::Int4Row, rules, role, Shape { rows, ctx: 4096, observe: false, shuffle: 0 })
+    compile(graph, &|_| Some(Format::Int4Row), rules, role, Shape { rows, ctx: 4096, observe: false, shuffle: 0 })
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -145,14 +146,62 @@ fn mutations_are_refused() {
     }
 }
 
+fn decode(g: &Graph, format: Option<Format>, rules: &[(&str, Place)]) -> Result<Plan, String> {
+    let rules: Vec<Rule> = rules.iter().copied().map(rule).collect();
+    let shape = Shape { rows: 8, ctx: 64, observe: false, shuffle: 0 };
+    compile(g, &|_| format, &rules, Role::Decode, shape).map_err(|e| e.to_string())
+}
+
+/// Nodes that run on the CPU, with the reason.
+fn on_cpu<'a>(g: &Graph, p: &'a Plan) -> Vec<(String, &'a str)> {
+    let placed = g.nodes().zip(&p.placed).filter(|(_, p)| p.place == Place::Cpu);
+    placed.map(|((_, n), p)| (n.path(), p.why.as_deref().unwrap())).collect()
+}
+
 #[test]
 fn places() {
     let g = graph("glm52", "tests/fixtures/glm_moe_dsa/config.json");
-    let compile = |rule| {
-        compile(&g, &|_| Format::Mxfp4, &[rule], Role::Decode, Shape { rows: 8, ctx: 64, observe: false, shuffle: 0 })
-    };
-    let no_kernel = compile(rule(("l1.*", Place::Gpu))).unwrap_err().to_string();
+    let mxfp4 = |rules: &[(&str, Place)]| decode(&g, Some(Format::Mxfp4), rules);
+    let no_kernel = mxfp4(&[("l1.*", Place::Gpu)]).unwrap_err();
     assert!(no_kernel.contains("mxfp4 weights"), "{no_kernel}");
-    let no_match = compile(rule(("l9.*", Place::Cpu))).unwrap_err().to_string();
+    // A rule for the CPU does not make a kernel for the rule behind it.
+    let no_kernel = mxfp4(&[("*", Place::Cpu), ("*", Place::Gpu)]).unwrap_err();
+    assert!(no_kernel.contains("mxfp4 weights"), "{no_kernel}");
+    let no_match = mxfp4(&[("l9.*", Place::Cpu)]).unwrap_err();
     assert!(no_match.contains("no node has such a path"), "{no_match}");
+    let back = decode(&g, Some(Format::Bf16), &[("*", Place::Cpu), ("*", Place::Gpu)]).unwrap();
+    assert_eq!(on_cpu(&g, &back), []);
+}
+
+#[test]
+fn experts_in_different_formats_run_on_the_cpu() {
+    let g = graph("qwen3_moe", "tests/fixtures/qwen3_moe/config.json");
+    let mixed = |w: WeightId| if g.weight(w).need.experts.is_some() { None } else { Some(Format::Bf16) };
+    let shape = Shape { rows: 8, ctx: 64, observe: false, shuffle: 0 };
+    let p = compile(&g, &mixed, &[], Role::Decode, shape).unwrap();
+    let experts = g.nodes().filter(|(_, n)| matches!(n.op, Op::MoeExperts { .. })).map(|(_, n)| n.path());
+    let why = "no GPU kernel for MoeExperts with experts in different formats";
+    assert_eq!(on_cpu(&g, &p), experts.map(|path| (path, why)).collect::<Vec<_>>());
+    assert!(!on_cpu(&g, &p).is_empty());
+}
+
+/// `place` of a graph file is a hint: followed where it can be, and the user has the last word.
+#[test]
+fn a_graph_file_hints_at_places() {
+    let text = std::fs::read_to_string(root("graphs/qwen3.ron")).unwrap();
+    let text = format!(
+        "{}    place: {{ \"l0.*\": cpu, \"l0.attn.q\": gpu }},\n)\n",
+        text.trim_end().strip_suffix(')').unwrap()
+    );
+    let arch = coli::spec::Arch::parse(coli::spec::Source::new("hinted.ron", text)).unwrap_or_else(|e| panic!("{e}"));
+    let config = std::fs::read(root("tests/fixtures/qwen3/config.json")).unwrap();
+    let g = expand(&arch, &Config::parse("config.json", &config).unwrap(), "main").unwrap_or_else(|e| panic!("{e}"));
+    let hinted = decode(&g, Some(Format::Bf16), &[]).unwrap();
+    let cpu = on_cpu(&g, &hinted);
+    let of_layer = g.nodes().filter(|(_, n)| n.layer == Some(0)).count();
+    assert!(cpu.iter().all(|(path, why)| path.starts_with("l0.") && *why == "the graph file hints at the CPU"));
+    assert_eq!(cpu.len(), of_layer - 1, "{cpu:?}");
+    assert_eq!(on_cpu(&g, &decode(&g, Some(Format::Bf16), &[("l0.*", Place::Gpu)]).unwrap()), []);
+    // A hint at a kernel that does not exist is no error.
+    assert!(decode(&g, Some(Format::Mxfp4), &[]).is_ok());
 }

@@ -152,7 +152,7 @@ impl Lower<'_> {
         };
         let (gate, up) = (plain(self, g)?, plain(self, u)?);
         let (wg, wu) = (self.node(gate).weights[0], self.node(up).weights[0]);
-        let same = self.input(gate, 0) == self.input(up, 0) && (self.formats)(wg) == (self.formats)(wu);
+        let same = self.input(gate, 0) == self.input(up, 0) && self.format(wg) == self.format(wu);
         if !same {
             return None;
         }

@@ -17,7 +17,7 @@ mod pending;
 mod vector;
 
 use super::pass::{Bind, Buf, Count, Dispatch, Pass, Variant, Work};
-use super::place::{Place, Placed, variant};
+use super::place::{Formats, Place, Placed, variant};
 use crate::formats::Format;
 use crate::graph::{Graph, Node, Role, WeightId};
 use crate::ops::op::Rope;
@@ -67,13 +67,7 @@ const LOCAL: u32 = 64;
 const PER_GROUP: u32 = 8;
 
 /// Makes passes of a placed graph.
-pub fn lower(
-    graph: &Graph,
-    placed: &[Placed],
-    formats: &dyn Fn(WeightId) -> Format,
-    role: Role,
-    shape: Shape,
-) -> Lowered {
+pub fn lower(graph: &Graph, placed: &[Placed], formats: Formats, role: Role, shape: Shape) -> Lowered {
     let mut l = Lower {
         graph,
         placed,
@@ -118,7 +112,7 @@ fn readers(graph: &Graph) -> Vec<u32> {
 struct Lower<'a> {
     graph: &'a Graph,
     placed: &'a [Placed],
-    formats: &'a dyn Fn(WeightId) -> Format,
+    formats: Formats<'a>,
     role: Role,
     shape: Shape,
     reads: Vec<u32>,
@@ -215,15 +209,22 @@ impl<'a> Lower<'a> {
         (self.width(id) / d.max(1), d)
     }
 
+    fn format(&self, w: WeightId) -> Format {
+        match (self.formats)(w) {
+            Some(format) => format,
+            None => unreachable!("placed on the GPU with experts in different formats"),
+        }
+    }
+
     fn variant(&self, w: WeightId) -> Variant {
-        match variant((self.formats)(w)) {
+        match variant(self.format(w)) {
             Some(v) => v,
             None => unreachable!("placed on the GPU with a format that has no kernel"),
         }
     }
 
     fn group(&self, w: WeightId) -> u32 {
-        match (self.formats)(w) {
+        match self.format(w) {
             Format::Int4Grouped { group } => group,
             _ => 0,
         }
@@ -232,7 +233,7 @@ impl<'a> Lower<'a> {
     fn bytes(&self, w: WeightId) -> u64 {
         let shape = &self.graph.weight(w).need.shape;
         let cols = shape.last().copied().unwrap_or(1);
-        (self.formats)(w).bytes(shape.iter().product::<u64>() / cols.max(1), cols)
+        self.format(w).bytes(shape.iter().product::<u64>() / cols.max(1), cols)
     }
 
     /// Number of the table for a rotation.

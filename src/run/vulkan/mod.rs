@@ -11,7 +11,6 @@ mod values;
 mod weights;
 
 use super::cpu::{CpuError, Tables, Work};
-use crate::formats::Format;
 use crate::graph::{Graph, Limits, Role, StateError, StateId, States, Step, Value, Watch, WeightId};
 use crate::plan::compile::Instr;
 use crate::plan::pass::{Bind, Buf, Work as PassWork};
@@ -129,7 +128,7 @@ impl Vulkan {
         if limits.chunk > params::MAX_ROWS {
             return Err(VulkanError::Chunk(limits.chunk));
         }
-        let formats = |w: WeightId| -> Format { weights.one(w.0 as usize).format() };
+        let formats = |w: WeightId| weights.format(w.0 as usize);
         let plan = |role, rows| {
             let shape = Shape { rows, ctx: limits.ctx, observe: options.observe, shuffle: options.shuffle };
             compile(&graph, &formats, &options.rules, role, shape)

@@ -1,6 +1,7 @@
 //! Requests: alternatives, experts, shapes, and the problems that are reported.
 
 use super::{decode, file, floats, open, want};
+use crate::formats::Format;
 use crate::weights::{Index, Problem, Request};
 
 fn sample() -> Index {
@@ -41,6 +42,7 @@ fn everything_requested_is_found_in_place() {
     let bound = index.bind(&requests, &[]).unwrap();
     assert_eq!(bound.one(0).name(), "model.norm.weight");
     assert_eq!((bound.count(0), bound.count(4)), (1, 2));
+    assert_eq!((bound.format(2), bound.format(4)), (Some(Format::F32), Some(Format::F32)));
     assert_eq!(bound.bytes(), index.total_bytes() + 12);
     let conv = bound.one(2).view();
     assert_eq!((conv.rows, conv.cols), (2, 2));
