@@ -10,8 +10,8 @@
 //! writes before a submit is visible to it without one. The first commands of a step, which rewrite the parameters,
 //! wait for all of the step before.
 
-use super::compile::{Barrier, Cause, Hazard, Memory, Scope, Stages};
-use super::pass::{Buf, Pass, Stage};
+use super::compile::{Barrier, Cause, Hazard, Memory, Scope};
+use super::pass::{Buf, Pass, Stages};
 use super::schedule::Schedule;
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ struct Open {
     memory: Memory,
     range: Range<u64>,
     write: bool,
-    stage: Stage,
+    stage: Stages,
     pass: usize,
     buf: Buf,
 }
@@ -29,14 +29,6 @@ impl Open {
     /// Why a barrier to the host stands behind this copy.
     fn for_host(&self) -> Cause {
         Cause { hazard: Hazard::HostRead, buf: self.buf, earlier: self.pass, later: self.pass }
-    }
-}
-
-pub fn stages(stage: Stage) -> Stages {
-    match stage {
-        Stage::Compute => Stages::COMPUTE,
-        Stage::Transfer => Stages::TRANSFER,
-        Stage::Host => Stages::HOST,
     }
 }
 
@@ -61,7 +53,7 @@ pub fn derive(passes: &[Pass], schedule: &Schedule, resolve: &dyn Fn(Buf) -> (Me
         let new: Vec<Open> = level.iter().flat_map(|g| accesses(passes, schedule.order[*g], resolve)).collect();
         let causes = conflicts(&open, &new);
         if !causes.is_empty() {
-            let src = open.iter().fold(Stages::empty(), |s, o| s | stages(o.stage));
+            let src = open.iter().fold(Stages::empty(), |s, o| s | o.stage);
             let dst = Stages::COMPUTE | Stages::TRANSFER;
             out.push(Placed { before: level[0], barrier: Barrier { scope: Scope { src, dst }, causes } });
             open.clear();

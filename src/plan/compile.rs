@@ -3,13 +3,13 @@
 use super::barrier;
 use super::lower::{Lowered, Shape, lower};
 use super::memory::{Life, place as place_lives};
-use super::pass::{Buf, Count, Pass, Work};
+use super::pass::{Buf, Count, Pass, Stages, Work};
 use super::place::{Formats, PlaceError, Placed, Rule, place};
 use super::prove::{self, Refusal};
 use super::schedule::{Schedule, schedule};
 use crate::graph::{Graph, Role};
 use serde::Serialize;
-use std::ops::{BitOr, Range};
+use std::ops::Range;
 
 /// Device memory that passes may share bytes of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,49 +22,6 @@ pub enum Memory {
     Upload(u32),
     Readback(u32),
     Dummy,
-}
-
-/// Pipeline stages, as a set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Stages(u8);
-
-impl Stages {
-    pub const COMPUTE: Stages = Stages(1);
-    pub const TRANSFER: Stages = Stages(2);
-    pub const HOST: Stages = Stages(4);
-    pub const INDIRECT: Stages = Stages(8);
-
-    pub const fn empty() -> Stages {
-        Stages(0)
-    }
-
-    pub fn has(self, other: Stages) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    pub fn meets(self, other: Stages) -> bool {
-        self.0 & other.0 != 0
-    }
-}
-
-impl BitOr for Stages {
-    type Output = Stages;
-    fn bitor(self, other: Stages) -> Stages {
-        Stages(self.0 | other.0)
-    }
-}
-
-impl std::fmt::Display for Stages {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names = [
-            (Self::COMPUTE, "compute"),
-            (Self::TRANSFER, "transfer"),
-            (Self::HOST, "host"),
-            (Self::INDIRECT, "indirect"),
-        ];
-        let set: Vec<&str> = names.iter().filter(|(s, _)| self.has(*s)).map(|(_, n)| *n).collect();
-        f.write_str(&set.join("+"))
-    }
 }
 
 /// Memory writes of `src` are made visible to reads and writes of `dst`.

@@ -2,6 +2,7 @@
 
 use crate::graph::{StateId, WeightId};
 use petgraph::graph::NodeIndex;
+use std::ops::BitOr;
 
 /// Weight formats that kernels exist for; names are the shader variants' suffixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -180,20 +181,56 @@ pub struct Pass {
     pub work: Work,
 }
 
-/// Who executes an access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Stage {
-    Compute,
-    Transfer,
-    Host,
+/// Pipeline stages, as a set: who executes an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stages(u8);
+
+impl Stages {
+    pub const COMPUTE: Stages = Stages(1);
+    pub const TRANSFER: Stages = Stages(2);
+    pub const HOST: Stages = Stages(4);
+    pub const INDIRECT: Stages = Stages(8);
+
+    pub const fn empty() -> Stages {
+        Stages(0)
+    }
+
+    pub fn has(self, other: Stages) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub fn meets(self, other: Stages) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl BitOr for Stages {
+    type Output = Stages;
+    fn bitor(self, other: Stages) -> Stages {
+        Stages(self.0 | other.0)
+    }
+}
+
+impl std::fmt::Display for Stages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = [
+            (Self::COMPUTE, "compute"),
+            (Self::TRANSFER, "transfer"),
+            (Self::HOST, "host"),
+            (Self::INDIRECT, "indirect"),
+        ];
+        let set: Vec<&str> = names.iter().filter(|(s, _)| self.has(*s)).map(|(_, n)| *n).collect();
+        f.write_str(&set.join("+"))
+    }
 }
 
 impl Pass {
-    pub fn stage(&self) -> Stage {
+    /// The stage that all its accesses belong to.
+    pub fn stage(&self) -> Stages {
         match self.work {
-            Work::Dispatch(_) => Stage::Compute,
-            Work::Copy { .. } => Stage::Transfer,
-            Work::Cpu { .. } => Stage::Host,
+            Work::Dispatch(_) => Stages::COMPUTE,
+            Work::Copy { .. } => Stages::TRANSFER,
+            Work::Cpu { .. } => Stages::HOST,
         }
     }
 

@@ -7,8 +7,8 @@
 //! Host accesses are ordered by the timeline: a CPU node may touch what a batch touched only if it waited for the
 //! batch's value, and a batch may follow a CPU node only if it is submitted behind it.
 
-use super::compile::{Instr, Memory, Plan, Stages};
-use super::pass::{Buf, Stage, Work};
+use super::compile::{Instr, Memory, Plan};
+use super::pass::{Buf, Stages};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -203,21 +203,20 @@ impl Replay<'_> {
         }
     }
 
-    fn ready(&self, pass: usize) -> Result<(), Refusal> {
-        let Work::Cpu { .. } = self.plan.lowered.passes[pass].work else { return Ok(()) };
-        match self.done[pass] {
+    /// Notes that a pass runs in this step.
+    fn once(&mut self, pass: usize) -> Result<(), Refusal> {
+        match std::mem::replace(&mut self.done[pass], true) {
             true => Err(Refusal::Malformed("a pass runs twice in a step")),
             false => Ok(()),
         }
     }
 
     fn gpu(&mut self, pass: usize) -> Result<(), Refusal> {
+        self.once(pass)?;
         let p = &self.plan.lowered.passes[pass];
-        let stage = match p.stage() {
-            Stage::Compute => Stages::COMPUTE,
-            Stage::Transfer => Stages::TRANSFER,
-            Stage::Host => return Err(Refusal::Malformed("a host pass inside a batch")),
-        };
+        if !p.on_gpu() {
+            return Err(Refusal::Malformed("a host pass inside a batch"));
+        }
         let batch = self.submitted + 1;
         let binds = p.accesses();
         for bind in binds.iter().filter(|b| !b.write).chain(binds.iter().filter(|b| b.write)) {
@@ -226,12 +225,11 @@ impl Replay<'_> {
             }
             let (memory, range) = self.bytes(bind.buf)?;
             let access = |stage| Access { pass, buf: bind.buf, write: bind.write, stage, batch };
-            self.access(access(stage), memory, range.clone())?;
+            self.access(access(p.stage()), memory, range.clone())?;
             if bind.buf == Buf::Params {
                 self.access(access(Stages::INDIRECT), memory, range)?;
             }
         }
-        self.done[pass] = true;
         Ok(())
     }
 
@@ -253,7 +251,10 @@ impl Replay<'_> {
     }
 
     fn cpu(&mut self, pass: usize, wait: u64) -> Result<(), Refusal> {
-        self.ready(pass)?;
+        self.once(pass)?;
+        if self.plan.lowered.passes[pass].on_gpu() {
+            return Err(Refusal::Malformed("a device pass on the host"));
+        }
         let wait = self.value(wait);
         self.wait(wait)?;
         for bind in self.plan.lowered.passes[pass].accesses() {
@@ -263,7 +264,6 @@ impl Replay<'_> {
             self.access(access, memory, range)?;
         }
         self.on_host.push(pass);
-        self.done[pass] = true;
         Ok(())
     }
 
@@ -286,8 +286,7 @@ impl Replay<'_> {
 
     fn access(&mut self, a: Access, memory: Memory, range: Range<u64>) -> Result<(), Refusal> {
         self.split(memory, &range);
-        let Some(runs) = self.memories.remove(&memory) else { return Ok(()) };
-        let mut runs = runs;
+        let mut runs = self.memories.remove(&memory).unwrap_or_default();
         let mut checked = Ok(());
         for (start, (end, bytes)) in runs.range_mut(range.start..range.end) {
             checked = self.check(&a, memory, *start..*end, bytes);

@@ -28,7 +28,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(q.buf), Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups((heads * rank) as u32, 8 * LOCAL), self.rows(1)),
+            groups: (groups((heads * rank) as u32, 8 * LOCAL), Count::Rows(1)),
             bytes: self.bytes(w) * nope as u64 / (nope + v_dim) as u64,
         };
         self.emit(index, &[], dispatch);
@@ -53,7 +53,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(l.buf), Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups((heads * v_dim) as u32, PER_GROUP), self.rows(8)),
+            groups: (groups((heads * v_dim) as u32, PER_GROUP), Count::Rows(8)),
             bytes: self.bytes(w) * v_dim as u64 / (nope + v_dim) as u64,
         };
         self.emit(index, &[], dispatch);
@@ -89,7 +89,7 @@ impl Lower<'_> {
                 sel.map_or(unused(), |s| Bind::read(s.buf)),
             ],
             set1: vec![Bind::read(cache)],
-            groups: (Count::Fixed(heads as u32), self.rows(1)),
+            groups: (Count::Fixed(heads as u32), Count::Rows(1)),
             bytes: 0,
         };
         self.emit(index, &[], dispatch);
@@ -119,7 +119,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(q.buf), Bind::write(y.buf)],
             set1: vec![Bind::read(keys), Bind::read(values)],
-            groups: (Count::Fixed(*heads as u32), self.rows(1)),
+            groups: (Count::Fixed(*heads as u32), Count::Rows(1)),
             bytes: 0,
         };
         self.emit(index, &[], dispatch);
@@ -146,7 +146,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(q.buf), Bind::read(w.buf), Bind::write(y.buf)],
             set1: vec![Bind::read(keys)],
-            groups: (Count::Visible(64), self.rows(1)),
+            groups: (Count::Visible(64), Count::Rows(1)),
             bytes: 0,
         };
         self.emit(index, &[], dispatch);
@@ -163,7 +163,7 @@ impl Lower<'_> {
             push: vec![Push::U32(k as u32), Push::U32(scores.stride)],
             set0: vec![Bind::read(scores.buf), Bind::write(y.buf)],
             set1: vec![],
-            groups: (Count::Fixed(1), self.rows(1)),
+            groups: (Count::Fixed(1), Count::Rows(1)),
             bytes: 0,
         };
         self.emit(index, &[], dispatch);

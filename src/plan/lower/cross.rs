@@ -83,7 +83,6 @@ impl Lower<'_> {
         let n = self.out.uploads.len() as u32;
         self.out.uploads.push(bytes);
         self.out.upload_of.push(id);
-        self.out.upload_types.push(self.ty(id).clone());
         let producer: Option<NodeIndex> = self.graph.resource(id).producer;
         for pass in self.out.passes.iter_mut().rev() {
             if let Work::Cpu { node, writes, .. } = &mut pass.work

@@ -25,7 +25,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups(d as u32, 8 * LOCAL), self.rows(1)),
+            groups: (groups(d as u32, 8 * LOCAL), Count::Rows(1)),
             bytes: 0,
         };
         self.emit(index, &[], dispatch);
@@ -193,7 +193,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(x.view.buf), Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups(out, PER_GROUP), self.rows(8)),
+            groups: (groups(out, PER_GROUP), Count::Rows(8)),
             bytes: self.bytes(wg) + self.bytes(wu),
         };
         let mut fused = x.nodes;
@@ -234,7 +234,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(a.buf), if kind >= 6 { unused() } else { Bind::read(b.buf) }, Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups(n, 256), self.rows(1)),
+            groups: (groups(n, 256), Count::Rows(1)),
             bytes: 0,
         };
         self.emit(index, &[], dispatch);

@@ -56,7 +56,6 @@ pub struct Lowered {
     /// The resource behind each upload and readback.
     pub upload_of: Vec<ResourceId>,
     pub readback_of: Vec<ResourceId>,
-    pub upload_types: Vec<Type>,
     /// Readback buffer of the logits.
     pub logits: u32,
 }
@@ -85,7 +84,6 @@ pub fn lower(graph: &Graph, placed: &[Placed], formats: Formats, role: Role, sha
             readbacks: vec![],
             upload_of: vec![],
             readback_of: vec![],
-            upload_types: vec![],
             logits: 0,
         },
     };
@@ -250,10 +248,6 @@ impl<'a> Lower<'a> {
         let mut nodes = fused.to_vec();
         nodes.push(index);
         self.out.passes.push(Pass { name: node.path(), layer: node.layer, nodes, work: Work::Dispatch(dispatch) });
-    }
-
-    fn rows(&self, per: u32) -> Count {
-        Count::Rows(per)
     }
 }
 

@@ -33,7 +33,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(z.buf), Bind::write(y.buf)],
             set1: vec![],
-            groups: (Count::Fixed(1), self.rows(1)),
+            groups: (Count::Fixed(1), Count::Rows(1)),
             bytes: 0,
         };
         self.emit(index, &[], dispatch);
@@ -71,7 +71,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(x.view.buf), Bind::read(route.buf), Bind::write(hidden)],
             set1: vec![],
-            groups: (groups(ff as u32, PER_GROUP).times(k as u32), self.rows(1)),
+            groups: (groups(ff as u32, PER_GROUP).times(k as u32), Count::Rows(1)),
             bytes: share(per_expert),
         };
         self.emit(index, &x.nodes, dispatch);
@@ -109,7 +109,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(hidden), Bind::read(route.buf), Bind::write(y.buf), add(0), add(1)],
             set1: vec![],
-            groups: (groups(out as u32, PER_GROUP), self.rows(1)),
+            groups: (groups(out as u32, PER_GROUP), Count::Rows(1)),
             bytes: self.bytes(w) * k as u64,
         };
         let (last, fused) = match nodes.split_last() {

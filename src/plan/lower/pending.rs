@@ -125,15 +125,13 @@ impl Lower<'_> {
 
     /// Takes a pending computation that only this reader wants.
     pub fn take_if(&mut self, id: ResourceId, want: impl Fn(&Pending) -> bool) -> Option<Pending> {
-        let slot = &mut self.reprs[id.0 as usize];
-        match slot {
-            Repr::Pending(p) if want(p) && self.reads[id.0 as usize] == 1 => {
-                match std::mem::replace(slot, Repr::Nothing) {
-                    Repr::Pending(p) => Some(p),
-                    _ => None,
-                }
+        let sole = self.sole(id);
+        match std::mem::replace(&mut self.reprs[id.0 as usize], Repr::Nothing) {
+            Repr::Pending(p) if sole && want(&p) => Some(p),
+            other => {
+                self.reprs[id.0 as usize] = other;
+                None
             }
-            _ => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Norms, rotations, slices and appends: what is done to a run of channels.
 
-use super::super::pass::{Bind, Buf, Dispatch, Push};
+use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
 use super::pending::{Norm, Pending, Repr, Vector, View};
 use super::{LOCAL, Lower, unused};
 use crate::graph::StateId;
@@ -98,7 +98,7 @@ impl Lower<'_> {
                 Some((_, s)) => Buf::State(s),
                 None => self.scratch(),
             })],
-            groups: (super::Count::Fixed(v.heads), self.rows(1)),
+            groups: (Count::Fixed(v.heads), Count::Rows(1)),
             bytes: 0,
         };
         let mut nodes = v.nodes;

@@ -7,8 +7,8 @@ use super::weights::DeviceWeights;
 use crate::graph::{Graph, Step, Value, Watch};
 use crate::ops::{RowDim, Type};
 use crate::plan::Plan;
-use crate::plan::compile::{Instr, Memory, Stages as PlanStages, resolve};
-use crate::plan::pass::{Bind, Buf, Count, Dispatch, Push, Work};
+use crate::plan::compile::{Instr, Memory, resolve};
+use crate::plan::pass::{Bind, Buf, Count, Dispatch, Push, Stages as PlanStages, Work};
 use crate::vk::{
     self, Buffer, BufferDesc, BufferRange, Capture, Declared, Executable, Kind, Pipeline, PipelineDesc, Queue,
     Recorder, Replay, Scope, Set, SetDesc, SetPool, Stages, Timestamps, Usage,
@@ -172,10 +172,10 @@ impl BoundPlan {
     }
 
     /// Puts a CPU node's value where a copy will fetch it.
-    pub fn write(&self, upload: u32, value: &Value, node: &str) -> Result<(), VulkanError> {
-        let id = self.plan.lowered.upload_of[upload as usize];
-        let words = values::to_words(&self.plan.lowered.upload_types[upload as usize], value)
-            .ok_or_else(|| VulkanError::Crossing(format!("{node} ({})", id.0)))?;
+    pub fn write(&self, graph: &Graph, upload: u32, value: &Value) -> Result<(), VulkanError> {
+        let resource = graph.resource(self.plan.lowered.upload_of[upload as usize]);
+        let words =
+            values::to_words(&resource.ty, value).ok_or_else(|| VulkanError::Crossing(resource.name.clone()))?;
         Ok(self.buffers.uploads[upload as usize].write(0, &words)?)
     }
 

@@ -352,7 +352,7 @@ fn cpu_node(
     watch(node, &value);
     for write in writes {
         if let Buf::Upload(n) = write {
-            bound.write(*n, &value, &node.path())?;
+            bound.write(graph, *n, &value)?;
         }
     }
     work.keep(node.output, value);
