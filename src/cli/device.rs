@@ -60,13 +60,8 @@ pub fn open(number: Option<usize>) -> Result<vk::Device, Failure> {
 
 /// A session as asked for, and the name of its device. `Auto` takes the GPU if one can be used, else says why not and
 /// takes the CPU.
-pub fn session(
-    model: &Model,
-    choice: Choice,
-    sizes: Sizes,
-    options: &Options,
-) -> Result<(Session, String, Device), Failure> {
-    let on_host = |device: Device| (Session::new(model, device, sizes), device.name().to_string(), device);
+pub fn session(model: &Model, choice: Choice, sizes: Sizes, options: &Options) -> Result<(Session, String), Failure> {
+    let on_host = |device: Device| (Session::new(model, device, sizes), device.name().to_string());
     let number = match choice {
         Choice::Vulkan(n) => n,
         Choice::Auto => None,
@@ -79,7 +74,7 @@ pub fn session(
     let on_device = open(number).and_then(|device| {
         let name = device.capabilities().name.clone();
         let session = Session::on_vulkan(model, device, sizes, options)?;
-        Ok((session, format!("vulkan ({name})"), Device::Vulkan))
+        Ok((session, format!("vulkan ({name})")))
     });
     match (on_device, choice) {
         (Err(why), Choice::Auto) if options.rules.is_empty() && matches!(why.code(), 4 | 5) => {

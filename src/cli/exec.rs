@@ -95,10 +95,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let stops = Stops::load(&model.source, model.graph.vocab as usize)?;
     let sizes = Sizes { ctx: context(&args, &model, prompt.len())?, slots: 1, chunk: args.chunk };
     let options = Options { rules: args.place.clone(), fault: args.fault, ..Options::default() };
-    let (session, name, device) = device::session(&model, args.device, sizes, &options)?;
+    let (session, name) = device::session(&model, args.device, sizes, &options)?;
     // With `auto` a device that fails half-way is not the end: the CPU goes on from the same tokens.
     let on_cpu = || Session::new(&model, Device::Cpu, sizes);
-    let can_fall_back = args.device == Choice::Auto && device == Device::Vulkan;
+    let can_fall_back = args.device == Choice::Auto && session.is_on_vulkan();
     let mut job = Job {
         session,
         fallback: if can_fall_back { Some(&on_cpu) } else { None },

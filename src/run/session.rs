@@ -7,14 +7,12 @@ use crate::graph::{Limits, Role, Row, Snapshot, StateError, States, Step, StepEr
 use crate::oracle::{Oracle, OracleError};
 use crate::vk;
 
-/// What computes the graph.
+/// What computes the graph on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
     Cpu,
     /// The reference: one thread, f64 sums, slow.
     Oracle,
-    /// An opened Vulkan device.
-    Vulkan,
 }
 
 impl Device {
@@ -22,7 +20,6 @@ impl Device {
         match self {
             Device::Cpu => "cpu",
             Device::Oracle => "oracle",
-            Device::Vulkan => "vulkan",
         }
     }
 }
@@ -73,13 +70,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session on the host: `Device::Cpu` or `Device::Oracle`.
+    /// A session on the host.
     pub fn new(model: &Model, device: Device, sizes: Sizes) -> Self {
         let limits = Limits { vocab: model.graph.vocab as u32, ctx: sizes.ctx, slots: sizes.slots, chunk: sizes.chunk };
         let (graph, weights) = (model.graph.clone(), model.weights.clone());
         let backend = match device {
             Device::Oracle => Backend::Oracle(Oracle::new(graph, weights, limits)),
-            Device::Cpu | Device::Vulkan => Backend::Cpu(Cpu::new(graph, weights, limits)),
+            Device::Cpu => Backend::Cpu(Cpu::new(graph, weights, limits)),
         };
         Self { backend, limits }
     }
@@ -97,6 +94,11 @@ impl Session {
             Backend::Vulkan(b) => b.spans(),
             _ => vec![],
         }
+    }
+
+    /// Whether passes run on a device that can be lost.
+    pub fn is_on_vulkan(&self) -> bool {
+        matches!(self.backend, Backend::Vulkan(_))
     }
 
     pub fn limits(&self) -> Limits {

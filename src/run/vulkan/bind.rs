@@ -14,6 +14,7 @@ use crate::vk::{
     Recorder, Replay, Scope, Set, SetDesc, SetPool, Stages, Timestamps, Usage,
 };
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Compute, copies and indirect arguments, read and written.
 pub fn everything() -> Scope {
@@ -76,26 +77,38 @@ struct Buffers {
 }
 
 /// Pipelines by shader and constants.
-type Pipelines = HashMap<(String, Vec<u32>), Pipeline>;
+pub type Pipelines = HashMap<(String, Vec<u32>), Pipeline>;
+
+/// The descriptor sets of each pass, with their numbers.
+type Sets = HashMap<usize, Vec<(u32, Set)>>;
+
+/// What a plan is bound to.
+#[derive(Clone, Copy)]
+pub struct On<'a> {
+    pub device: &'a vk::Device,
+    pub pipelines: &'a Pipelines,
+    pub weights: &'a DeviceWeights,
+    pub states: &'a [Option<Buffer>],
+}
 
 impl BoundPlan {
-    pub fn new(
-        device: &vk::Device,
-        cache: &vk::PipelineCache,
-        plan: Plan,
-        weights: &DeviceWeights,
-        states: &[Option<Buffer>],
-        timed: bool,
-    ) -> Result<Self, VulkanError> {
+    pub fn new(on: On, plan: Plan, timed: bool) -> Result<Self, VulkanError> {
         let count = 2 * plan.lowered.passes.len() as u32;
-        let times = if timed { Some(Timestamps::new(device, "passes", count)?) } else { None };
-        let buffers = Buffers::new(device, &plan, states)?;
-        zero(device, [&buffers.dummy, &buffers.arena].into_iter())?;
-        let pipelines = pipelines(device, cache, &plan)?;
-        let sets = sets(device, &plan, &pipelines, &buffers)?;
+        let times = if timed { Some(Timestamps::new(on.device, "passes", count)?) } else { None };
+        let buffers = Buffers::new(on.device, &plan, on.states)?;
+        zero(on.device, [&buffers.dummy, &buffers.arena].into_iter())?;
+        let sets = sets(on, &plan, &buffers)?;
+        let mut bound = Self { plan, batches: vec![], times, buffers };
+        bound.batches = bound.record(on, &sets)?;
+        Ok(bound)
+    }
+
+    /// A command buffer per submit batch.
+    fn record(&self, on: On, sets: &Sets) -> Result<Vec<Executable>, VulkanError> {
+        let plan = &self.plan;
         let mut batches = vec![];
         let mut recorder: Option<Recorder> = None;
-        let queue = device.compute()?;
+        let queue = on.device.compute()?;
         for instr in &plan.instrs {
             match (*instr, recorder.as_mut()) {
                 (Instr::Begin(b), _) => {
@@ -106,19 +119,14 @@ impl BoundPlan {
                     r.barrier(scope(s.src, true), scope(s.dst, false));
                 }
                 (Instr::Pass(p), Some(r)) => {
-                    let stamp = |r: &mut Recorder, at: usize| {
-                        if let Some(t) = &times {
-                            r.timestamp(t, at as u32, Stages::COMPUTE | Stages::TRANSFER);
-                        }
-                    };
-                    stamp(r, 2 * p);
-                    record(r, &plan, p, &pipelines, &sets, &buffers, weights)?;
-                    stamp(r, 2 * p + 1);
+                    self.stamp(r, 2 * p);
+                    self.pass(r, on, p, sets)?;
+                    self.stamp(r, 2 * p + 1);
                 }
                 (Instr::Submit(_), Some(_)) => {
                     if let Some(mut r) = recorder.take() {
                         // Where the step stands, should it never end.
-                        if let Some(name) = last_pass(&plan, batches.len()) {
+                        if let Some(name) = last_pass(plan, batches.len()) {
                             r.breadcrumb(&name);
                         }
                         batches.push(r.finish()?);
@@ -127,7 +135,40 @@ impl BoundPlan {
                 _ => {}
             }
         }
-        Ok(Self { plan, batches, times, buffers })
+        Ok(batches)
+    }
+
+    fn stamp(&self, r: &mut Recorder, at: usize) {
+        if let Some(t) = &self.times {
+            r.timestamp(t, at as u32, Stages::COMPUTE | Stages::TRANSFER);
+        }
+    }
+
+    fn pass(&self, r: &mut Recorder, on: On, pass: usize, sets: &Sets) -> Result<(), VulkanError> {
+        let p = &self.plan.lowered.passes[pass];
+        match &p.work {
+            Work::Dispatch(d) => {
+                let pipeline = &on.pipelines[&key(d)];
+                r.begin_label(&p.name).bind(pipeline);
+                for (number, set) in sets.get(&pass).into_iter().flatten() {
+                    r.set(*number, set);
+                }
+                r.push(&push_bytes(d, on.weights, pipeline.shader(), &p.name)?);
+                match (d.groups, self.plan.counts.binary_search(&d.groups)) {
+                    ((Count::Fixed(x), Count::Fixed(y)), _) => r.dispatch([x, y, 1]),
+                    (_, Ok(n)) => r.dispatch_indirect(&self.buffers.params, params::count_offset(n)),
+                    (_, Err(_)) => unreachable!("the plan lists the workgroup counts of its passes"),
+                };
+                r.end_label();
+            }
+            Work::Copy { from, to, bytes } => {
+                let range = |buf: &Buf| self.buffers.range(&self.plan, *buf);
+                let (from, to) = (range(from)?, range(to)?);
+                r.copy(&from.buffer, from.offset, &to.buffer, to.offset, *bytes);
+            }
+            Work::Cpu { .. } => unreachable!("the prover keeps CPU nodes out of batches"),
+        }
+        Ok(())
     }
 
     /// The command buffer that rewrites the step's parameters, between barriers of its own.
@@ -256,44 +297,40 @@ fn dispatches(plan: &Plan) -> impl Iterator<Item = (usize, &Dispatch)> {
     })
 }
 
-fn pipelines(device: &vk::Device, cache: &vk::PipelineCache, plan: &Plan) -> Result<Pipelines, vk::Error> {
+/// Every pipeline that some plans use, through the cache on disk.
+pub fn pipelines(device: &vk::Device, plans: &[&Plan]) -> Result<Pipelines, vk::Error> {
+    let cache = vk::PipelineCache::open(device)?;
     let mut out = Pipelines::new();
-    for (_, d) in dispatches(plan) {
-        let key = (d.shader(), d.spec.clone());
-        if out.contains_key(&key) {
-            continue;
+    for (_, d) in plans.iter().flat_map(|p| dispatches(p)) {
+        if let Entry::Vacant(slot) = out.entry(key(d)) {
+            slot.insert(pipeline(device, &cache, d)?);
         }
-        let shader = vk::find(&key.0)?;
-        let constants: Vec<(u32, u32)> = d
-            .spec
-            .iter()
-            .enumerate()
-            .map(|(id, v)| (id as u32, *v))
-            .filter(|(id, _)| shader.spec_ids.contains(id))
-            .collect();
-        let label = format!("{}{:?}", key.0, d.spec);
-        let desc = PipelineDesc {
-            label: &label,
-            shader,
-            constants: &constants,
-            subgroup_size: None,
-            capture: Capture::Nothing,
-        };
-        out.insert(key, Pipeline::new(device, cache, &desc)?);
     }
+    // A cache that cannot be written costs time at the next start, nothing else.
+    let _ = cache.save();
     Ok(out)
 }
 
+fn key(d: &Dispatch) -> (String, Vec<u32>) {
+    (d.shader(), d.spec.clone())
+}
+
+fn pipeline(device: &vk::Device, cache: &vk::PipelineCache, d: &Dispatch) -> Result<Pipeline, vk::Error> {
+    let shader = vk::find(&d.shader())?;
+    // Kernels of one family share a list of constants; zero turns a feature off, also one that a kernel never has.
+    let wanted = |(id, v): &(u32, u32)| *v != 0 || shader.spec_ids.contains(id);
+    let constants: Vec<(u32, u32)> = d.spec.iter().enumerate().map(|(id, v)| (id as u32, *v)).filter(wanted).collect();
+    let label = format!("{}{:?}", shader.name, d.spec);
+    let desc =
+        PipelineDesc { label: &label, shader, constants: &constants, subgroup_size: None, capture: Capture::Nothing };
+    Pipeline::new(device, cache, &desc)
+}
+
 /// Both sets of every dispatch, in pass order.
-fn sets(
-    device: &vk::Device,
-    plan: &Plan,
-    pipelines: &Pipelines,
-    buffers: &Buffers,
-) -> Result<HashMap<usize, Vec<(u32, Set)>>, VulkanError> {
+fn sets(on: On, plan: &Plan, buffers: &Buffers) -> Result<Sets, VulkanError> {
     let mut wanted = vec![];
     for (i, d) in dispatches(plan) {
-        let pipeline = &pipelines[&(d.shader(), d.spec.clone())];
+        let pipeline = &on.pipelines[&key(d)];
         let params = std::iter::once(Bind::read(Buf::Params));
         let sets: [Vec<Bind>; 2] = [params.chain(d.set0.iter().copied()).collect(), d.set1.clone()];
         agree(pipeline.shader(), &sets, &plan.lowered.passes[i].name)?;
@@ -312,8 +349,8 @@ fn sets(
     }
     let descs: Vec<SetDesc> =
         wanted.iter().map(|(_, _, label, layout, ranges)| SetDesc { label, layout, ranges }).collect();
-    let made = SetPool::exact(device, &format!("{:?} sets", plan.role), &descs)?;
-    let mut out: HashMap<usize, Vec<(u32, Set)>> = HashMap::new();
+    let made = SetPool::exact(on.device, &format!("{:?} sets", plan.role), &descs)?;
+    let mut out = Sets::new();
     for ((i, number, ..), set) in wanted.iter().zip(made) {
         out.entry(*i).or_default().push((*number, set));
     }
@@ -332,46 +369,8 @@ fn agree(shader: &vk::Shader, sets: &[Vec<Bind>; 2], pass: &str) -> Result<(), V
     Ok(())
 }
 
-fn record(
-    r: &mut Recorder,
-    plan: &Plan,
-    pass: usize,
-    pipelines: &Pipelines,
-    sets: &HashMap<usize, Vec<(u32, Set)>>,
-    buffers: &Buffers,
-    weights: &DeviceWeights,
-) -> Result<(), VulkanError> {
-    let p = &plan.lowered.passes[pass];
-    match &p.work {
-        Work::Dispatch(d) => {
-            let pipeline = &pipelines[&(d.shader(), d.spec.clone())];
-            r.begin_label(&p.name).bind(pipeline);
-            for (number, set) in sets.get(&pass).into_iter().flatten() {
-                r.set(*number, set);
-            }
-            let mut bytes = push_bytes(d, weights)?;
-            // The block's size is rounded up to its alignment.
-            bytes.resize(bytes.len().max(pipeline.shader().push_size as usize), 0);
-            r.push(&bytes);
-            match d.groups {
-                (Count::Fixed(x), Count::Fixed(y)) => r.dispatch([x, y, 1]),
-                counts => {
-                    let n = plan.counts.binary_search(&counts).unwrap_or(0);
-                    r.dispatch_indirect(&buffers.params, params::count_offset(n))
-                }
-            };
-            r.end_label();
-        }
-        Work::Copy { from, to, bytes } => {
-            let (from, to) = (buffers.range(plan, *from)?, buffers.range(plan, *to)?);
-            r.copy(&from.buffer, from.offset, &to.buffer, to.offset, *bytes);
-        }
-        Work::Cpu { .. } => {}
-    }
-    Ok(())
-}
-
-fn push_bytes(d: &Dispatch, weights: &DeviceWeights) -> Result<Vec<u8>, vk::Error> {
+/// The block of push constants; its size in the shader is rounded up to the alignment of its members.
+fn push_bytes(d: &Dispatch, weights: &DeviceWeights, shader: &vk::Shader, pass: &str) -> Result<Vec<u8>, VulkanError> {
     let mut bytes = vec![];
     for push in &d.push {
         match push {
@@ -380,5 +379,10 @@ fn push_bytes(d: &Dispatch, weights: &DeviceWeights) -> Result<Vec<u8>, vk::Erro
             address => bytes.extend(weights.address(address)?.unwrap_or(0).to_le_bytes()),
         }
     }
+    let (given, taken) = (bytes.len(), shader.push_size as usize);
+    if taken != given && taken != given.next_multiple_of(8) {
+        return Err(VulkanError::Constants { pass: pass.into(), shader: shader.name, given, taken });
+    }
+    bytes.resize(taken, 0);
     Ok(bytes)
 }

@@ -18,7 +18,7 @@ use crate::plan::place::Rule;
 use crate::plan::{Plan, PlanError, Shape, compile};
 use crate::vk::{self, Buffer, BufferDesc, Kind, Need, Usage};
 use crate::weights::Bound;
-use bind::BoundPlan;
+use bind::{BoundPlan, On};
 pub use fault::Fault;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -49,6 +49,10 @@ pub enum VulkanError {
         "{pass}: the plan and the kernel {shader} disagree about set {set}, binding {binding}: a fault of this build"
     )]
     Interface { pass: String, shader: &'static str, set: u32, binding: u32 },
+    #[error(
+        "{pass}: the plan gives {given} bytes of constants to the kernel {shader}, which takes {taken}: a fault of this build"
+    )]
+    Constants { pass: String, shader: &'static str, given: usize, taken: usize },
     #[error("a step of {rows} rows over all sequences; this session was made for {max}: append fewer tokens at once")]
     Rows { rows: usize, max: u32 },
     #[error("an earlier step never ended, so its buffers may still be in use: make a new session")]
@@ -85,8 +89,7 @@ pub struct Vulkan {
     /// to save and restore them.
     states: States,
     device_states: Vec<Option<Buffer>>,
-    prompt: BoundPlan,
-    decode: BoundPlan,
+    plans: ByRole<BoundPlan>,
     /// Timeline value of the last submit.
     submitted: u64,
     steps: u32,
@@ -96,6 +99,21 @@ pub struct Vulkan {
     open: bool,
     /// Keeps alive what kernels reach by address.
     _weights: DeviceWeights,
+}
+
+/// One of each role.
+struct ByRole<T> {
+    prompt: T,
+    decode: T,
+}
+
+impl<T> ByRole<T> {
+    fn of(&self, role: Role) -> &T {
+        match role {
+            Role::Prompt => &self.prompt,
+            Role::Decode => &self.decode,
+        }
+    }
 }
 
 /// Rows of a decode step at most.
@@ -139,11 +157,12 @@ impl Vulkan {
         device.check_budget(&needs(&graph, &weights, &states, &[&prompt, &decode]), RESERVE)?;
         let uploaded = DeviceWeights::upload(&device, &graph, &weights, &[&prompt, &decode])?;
         let device_states = state_buffers(&device, &graph, &states, &[&prompt, &decode])?;
-        let cache = vk::PipelineCache::open(&device)?;
-        let bind = |plan| BoundPlan::new(&device, &cache, plan, &uploaded, &device_states, options.timed);
-        let (prompt, decode) = (bind(prompt)?, bind(decode)?);
-        // A cache that cannot be written costs time at the next start, nothing else.
-        let _ = cache.save();
+        let pipelines = bind::pipelines(&device, &[&prompt, &decode])?;
+        let bind = |plan| {
+            let on = On { device: &device, pipelines: &pipelines, weights: &uploaded, states: &device_states };
+            BoundPlan::new(on, plan, options.timed)
+        };
+        let plans = ByRole { prompt: bind(prompt)?, decode: bind(decode)? };
         let tables = Tables::new(&graph);
         let submitted = device.compute()?.submitted();
         Ok(Self {
@@ -153,8 +172,7 @@ impl Vulkan {
             tables,
             states,
             device_states,
-            prompt,
-            decode,
+            plans,
             submitted,
             steps: 0,
             fault: options.fault,
@@ -173,10 +191,7 @@ impl Vulkan {
     }
 
     pub fn plan(&self, role: Role) -> &crate::plan::Plan {
-        match role {
-            Role::Prompt => &self.prompt.plan,
-            Role::Decode => &self.decode.plan,
-        }
+        &self.plans.of(role).plan
     }
 
     /// Runs one step; logits `[outputs, vocab]`, in row order. `watch` sees CPU nodes, and with `observe` also what passes made.
@@ -199,7 +214,7 @@ impl Vulkan {
     fn run(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, VulkanError> {
         let graph = self.graph.clone();
         self.play(&graph, step, watch)?;
-        let bound = self.bound(step);
+        let bound = self.plans.of(step.role());
         let logits = bound.read(&graph, bound.plan.lowered.logits, step)?;
         bound.observed(&graph, step, watch)?;
         self.steps = self.steps.wrapping_add(1);
@@ -211,19 +226,9 @@ impl Vulkan {
         Ok(Arc::unwrap_or_clone(logits))
     }
 
-    fn bound(&self, step: &Step) -> &BoundPlan {
-        match step.role() {
-            Role::Prompt => &self.prompt,
-            Role::Decode => &self.decode,
-        }
-    }
-
     /// Walks the plan's instruction list, up to the wait for the queue.
     fn play(&mut self, graph: &Graph, step: &Step, watch: &mut Watch) -> Result<(), VulkanError> {
-        let bound = match step.role() {
-            Role::Prompt => &self.prompt,
-            Role::Decode => &self.decode,
-        };
+        let bound = self.plans.of(step.role());
         let max = bound.plan.shape.rows;
         if step.rows().len() > max as usize {
             return Err(VulkanError::Rows { rows: step.rows().len(), max });
