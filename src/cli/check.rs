@@ -1,16 +1,14 @@
 //! `coli check`: every value that a device makes, against the oracle.
 
+use super::args::{DeviceArgs, ModelArgs};
 use super::device;
 use super::failure::Failure;
-use super::files;
 use crate::graph::{Node, Role, Row, Value};
-use crate::plan::place::Rule;
 use crate::run::vulkan::Options;
 use crate::run::{Device, Model, RunError, Session, Sizes};
 use crate::text::Tokenizer;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
-use std::path::PathBuf;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -21,17 +19,10 @@ Examples:
   coli check graphs/glm52.ron                       # the demo model on the best GPU
   coli check graphs/qwen3_moe.ron --model DIR --device vulkan:1 --all")]
 pub struct Args {
-    /// Graph file, or the name of a built-in one
-    graph: String,
-    /// Model directory; the embedded demo model if left out
-    #[arg(long, value_name = "DIR")]
-    model: Option<PathBuf>,
-    /// vulkan[:N], auto (the best GPU), or cpu
-    #[arg(long, default_value = "auto", value_parser = device::parse_device)]
-    device: device::Choice,
-    /// Where nodes run: PATTERN=cpu or PATTERN=gpu
-    #[arg(long, value_name = "PATTERN=WHERE", value_parser = device::parse_rule)]
-    place: Vec<Rule>,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    on: DeviceArgs,
     /// Largest relative L2 that passes
     #[arg(long, value_name = "E", default_value_t = 1e-4)]
     tolerance: f64,
@@ -57,19 +48,19 @@ const PROMPT: usize = 20;
 const DECODED: usize = 4;
 
 pub fn run(args: Args) -> Result<(), Failure> {
-    let arch = files::graph(&args.graph)?;
-    let model = Model::load(&arch, files::model(args.model.as_deref())?)?;
+    let model = args.model.load()?;
     let tokens = tokens(&model, PROMPT + DECODED)?;
     let sizes = Sizes { ctx: tokens.len() as u32, slots: 1, chunk: PROMPT as u32 };
     let mut oracle = Session::new(&model, Device::Oracle, sizes);
-    let (mut session, name) = match args.device {
+    let (mut session, name) = match args.on.device {
+        device::Choice::Cpu if !args.on.place.is_empty() => return Err(device::nothing_to_choose()),
         device::Choice::Cpu => (Session::new(&model, Device::Cpu, sizes), "cpu".to_string()),
         device::Choice::Oracle => return Err(Failure::Usage("the oracle is what devices are compared with".into())),
         choice => {
             let number = if let device::Choice::Vulkan(n) = choice { n } else { None };
             let opened = device::open(number)?;
             let name = opened.capabilities().name.clone();
-            let options = Options { rules: args.place.clone(), observe: true, ..Options::default() };
+            let options = Options { rules: args.on.place.clone(), observe: true, ..Options::default() };
             (Session::on_vulkan(&model, opened, sizes, &options)?, name)
         }
     };

@@ -58,6 +58,11 @@ pub fn open(number: Option<usize>) -> Result<vk::Device, Failure> {
     opened().map_err(|e| Failure::Device(e.to_string()))
 }
 
+/// `--place` with a device that has no other beside it.
+pub fn nothing_to_choose() -> Failure {
+    Failure::Usage("--place needs a Vulkan device to choose between it and the CPU".into())
+}
+
 /// A session as asked for, and the name of its device. `Auto` takes the GPU if one can be used, else says why not and
 /// takes the CPU.
 pub fn session(model: &Model, choice: Choice, sizes: Sizes, options: &Options) -> Result<(Session, String), Failure> {
@@ -65,9 +70,7 @@ pub fn session(model: &Model, choice: Choice, sizes: Sizes, options: &Options) -
     let number = match choice {
         Choice::Vulkan(n) => n,
         Choice::Auto => None,
-        Choice::Cpu | Choice::Oracle if !options.rules.is_empty() => {
-            return Err(Failure::Usage("--place needs a Vulkan device to choose between it and the CPU".into()));
-        }
+        Choice::Cpu | Choice::Oracle if !options.rules.is_empty() => return Err(nothing_to_choose()),
         Choice::Cpu => return Ok(on_host(Device::Cpu)),
         Choice::Oracle => return Ok(on_host(Device::Oracle)),
     };

@@ -1,12 +1,12 @@
 //! `coli exec`: runs a model and prints what it answers.
 
+use super::args::{DeviceArgs, ModelArgs};
 use super::device::{self, Choice};
 use super::failure::Failure;
 use super::files;
 use super::generate::{self, Finish, Job, Outcome};
 use super::logits::LogitsFile;
 use super::progress::Progress;
-use crate::plan::place::Rule;
 use crate::run::vulkan::{Fault, Options};
 use crate::run::{Device, Model, Session, Sizes};
 use crate::text::{ChatTemplate, GenerationDefaults, Message, Sampler, Sampling, Stops, Tokenizer};
@@ -23,11 +23,8 @@ Examples:
   coli exec graphs/qwen3.ron --model DIR --prompt-file - < question.txt
   coli exec graphs/glm52.ron --model DIR --tokens 1,2,3 -n 8 --logits-out logits.safetensors")]
 pub struct Args {
-    /// Graph file, or the name of a built-in one
-    graph: String,
-    /// Model directory (Hugging Face layout or a container); the embedded demo model if left out
-    #[arg(long, value_name = "DIR")]
-    model: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
     /// What to say to the model
     #[arg(long, value_name = "TEXT", group = "input")]
     prompt: Option<String>,
@@ -61,12 +58,8 @@ pub struct Args {
     /// Seed of the sampler: the same seed gives the same text
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
-    /// auto, cpu, oracle (the reference, slow) or vulkan[:N]
-    #[arg(long, default_value = "auto", value_parser = device::parse_device)]
-    device: Choice,
-    /// Where nodes run: PATTERN=cpu or PATTERN=gpu, as '*.routed=cpu' or 'l3.*=cpu' (may be repeated)
-    #[arg(long, value_name = "PATTERN=WHERE", value_parser = device::parse_rule)]
-    place: Vec<Rule>,
+    #[command(flatten)]
+    on: DeviceArgs,
     /// Make the device fail, to see what happens: lost@STEP, submit@STEP, memory@STEP or stuck@STEP
     #[arg(long, value_name = "KIND@STEP", value_parser = device::parse_fault, hide = !cfg!(debug_assertions))]
     fault: Option<Fault>,
@@ -86,19 +79,18 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), Failure> {
     let progress = Progress::new();
-    let arch = files::graph(&args.graph)?;
-    let model = Model::load(&arch, files::model(args.model.as_deref())?)?;
+    let model = args.model.load()?;
     let tokenizer = tokenizer(&args, &model)?;
     let prompt = prompt(&args, &model, tokenizer.as_ref())?;
     progress.load(&model);
     let sampler = Sampler::new(sampling(&args).or(&GenerationDefaults::load(&model.source)?))?;
     let stops = Stops::load(&model.source, model.graph.vocab as usize)?;
     let sizes = Sizes { ctx: context(&args, &model, prompt.len())?, slots: 1, chunk: args.chunk };
-    let options = Options { rules: args.place.clone(), fault: args.fault, ..Options::default() };
-    let (session, name) = device::session(&model, args.device, sizes, &options)?;
+    let options = Options { rules: args.on.place.clone(), fault: args.fault, ..Options::default() };
+    let (session, name) = device::session(&model, args.on.device, sizes, &options)?;
     // With `auto` a device that fails half-way is not the end: the CPU goes on from the same tokens.
     let on_cpu = || Session::new(&model, Device::Cpu, sizes);
-    let can_fall_back = args.device == Choice::Auto && session.is_on_vulkan();
+    let can_fall_back = args.on.device == Choice::Auto && session.is_on_vulkan();
     let mut job = Job {
         session,
         fallback: if can_fall_back { Some(&on_cpu) } else { None },

@@ -1,10 +1,10 @@
 //! `coli graph`: the expanded graph as a drawing.
 
+use super::args::ShapedArgs;
 use super::failure::Failure;
-use super::{files, plan};
-use crate::graph::{dot::dot, expand};
+use super::plan;
+use crate::graph::dot::dot;
 use std::io::Write;
-use std::path::PathBuf;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -13,14 +13,8 @@ Examples:
   coli graph graphs/glm52.ron --config tests/configs/glm52.json --layers 0,3,6 --format dot
   coli graph graphs/glm52.ron --plan --layers 3 | dot -Tsvg > passes.svg")]
 pub struct Args {
-    /// Graph file, or the name of a built-in one
-    graph: String,
-    /// Model directory (its config.json is read)
-    #[arg(long, value_name = "DIR", conflicts_with = "config")]
-    model: Option<PathBuf>,
-    /// A config.json alone
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    shaped: ShapedArgs,
     /// Draw these layers only, and nothing outside the layers
     #[arg(long, value_name = "L,L,...", value_delimiter = ',')]
     layers: Option<Vec<u32>>,
@@ -40,13 +34,7 @@ enum Format {
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
-    let graph = match &args.config {
-        Some(config) => plan::from_config(&args.graph, config)?,
-        None => {
-            let source = files::model(args.model.as_deref())?;
-            expand(&files::graph(&args.graph)?, &source.config()?, "main")?
-        }
-    };
+    let graph = args.shaped.expand()?;
     if let Some(bad) = args.layers.iter().flatten().find(|l| **l >= graph.layers) {
         return Err(Failure::Usage(format!("--layers {bad}: the model has layers 0 to {}", graph.layers - 1)));
     }
@@ -57,7 +45,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let text = match (args.format, args.plan) {
         (Format::Dot, None) => dot(&graph, keep),
         (Format::Dot, Some(step)) => {
-            let source = plan::Source::load(&args.graph, args.model.as_deref(), args.config.as_deref())?;
+            let source = plan::Source::load(&args.shaped)?;
             source.compile(step, &args.shape)?.dot(&source.graph, keep)
         }
     };

@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand. Results go to stdout, everything else to stderr.
 
+mod args;
 mod check;
 mod demo;
 mod device;

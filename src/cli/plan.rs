@@ -1,17 +1,16 @@
 //! `coli plan`: what a graph costs, and what is compiled from it.
 
+use super::args::ShapedArgs;
 use super::failure::Failure;
 use super::files;
 use crate::formats::Format;
-use crate::graph::{Graph, Role, WeightId, expand};
+use crate::graph::{Graph, Role, WeightId};
 use crate::plan::compile::Figures;
 use crate::plan::place::Rule;
 use crate::plan::{self, Plan, Shape, Summary, summarize};
 use crate::run::Model;
-use crate::spec::Config;
 use serde::Serialize;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,14 +23,8 @@ Examples:
   coli plan graphs/glm52.ron --passes --place '*.experts=cpu'
   coli plan graphs/qwen3.ron --model ~/models/Qwen3-8B --json")]
 pub struct Args {
-    /// Graph file, or the name of a built-in one
-    graph: String,
-    /// Model directory: its config.json, and the formats its weights are stored in
-    #[arg(long, value_name = "DIR", conflicts_with = "config")]
-    model: Option<PathBuf>,
-    /// A config.json alone; matrices are then taken to be int4, everything else bf16
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    shaped: ShapedArgs,
     /// Print the passes of a compiled step with its barriers and their reasons, in place of the costs
     #[arg(long, value_name = "STEP", value_enum, num_args = 0..=1, default_missing_value = "decode", conflicts_with = "json")]
     passes: Option<StepKind>,
@@ -64,15 +57,6 @@ pub struct ShapeArgs {
     place: Vec<Rule>,
 }
 
-/// The graph for a `--config` file.
-pub fn from_config(graph: &str, config: &Path) -> Result<Graph, Failure> {
-    let arch = files::graph(graph)?;
-    let name = config.display().to_string();
-    let bytes = std::fs::read(config).map_err(|source| Failure::File { path: name.clone(), source })?;
-    let config = Config::parse(&name, &bytes).map_err(|e| Failure::Model(e.to_string()))?;
-    Ok(expand(&arch, &config, "main")?)
-}
-
 /// A graph with the formats of its weights: a model's own, or those of a typical container.
 pub struct Source {
     pub graph: Arc<Graph>,
@@ -80,14 +64,12 @@ pub struct Source {
 }
 
 impl Source {
-    pub fn load(graph: &str, model: Option<&Path>, config: Option<&Path>) -> Result<Self, Failure> {
-        match config {
-            Some(config) => Ok(Self { graph: from_config(graph, config)?.into(), model: None }),
-            None => {
-                let model = Model::load(&files::graph(graph)?, files::model(model)?)?;
-                Ok(Self { graph: model.graph.clone(), model: Some(model) })
-            }
+    pub fn load(args: &ShapedArgs) -> Result<Self, Failure> {
+        if args.config.is_some() {
+            return Ok(Self { graph: args.expand()?.into(), model: None });
         }
+        let model = Model::load(&files::graph(&args.graph)?, files::model(args.model.as_deref())?)?;
+        Ok(Self { graph: model.graph.clone(), model: Some(model) })
     }
 
     fn format(&self, w: WeightId) -> Option<Format> {
@@ -100,10 +82,13 @@ impl Source {
     }
 
     fn summary(&self) -> Summary {
-        match &self.model {
-            Some(model) => summarize(&self.graph, Some(&|i| model.weights.one(i).format())),
-            None => summarize(&self.graph, None),
-        }
+        let Some(model) = &self.model else { return summarize(&self.graph, None) };
+        let w = &model.weights;
+        let bytes = |i, rows, cols| {
+            let count = w.count(i);
+            (0..count).map(|e| w.expert(i, e).format().bytes(rows, cols)).sum::<u64>() / count as u64
+        };
+        summarize(&self.graph, Some(&bytes))
     }
 
     pub fn compile(&self, step: StepKind, args: &ShapeArgs) -> Result<Plan, Failure> {
@@ -141,7 +126,7 @@ fn timed(source: &Source, step: StepKind, args: &ShapeArgs) -> Result<Compiled, 
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
-    let source = Source::load(&args.graph, args.model.as_deref(), args.config.as_deref())?;
+    let source = Source::load(&args.shaped)?;
     let text = match (args.json, args.passes) {
         (true, _) => {
             let document = Document {

@@ -1,5 +1,6 @@
 //! `coli bench quality`: the share of questions that a model answers word for word.
 
+use super::args::ModelArgs;
 use super::exec::since;
 use super::failure::Failure;
 use super::files;
@@ -22,11 +23,8 @@ Examples:
   coli bench quality graphs/glm52.ron --list tests/models/dictionary_eval.jsonl --limit 100
   coli bench quality graphs/glm52.ron --model DIR --list words.jsonl --json")]
 pub struct Args {
-    /// Graph file, or the name of a built-in one
-    graph: String,
-    /// Model directory; the embedded demo model if left out
-    #[arg(long, value_name = "DIR")]
-    model: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
     /// Questions with their exact answers
     #[arg(long, value_name = "FILE")]
     list: PathBuf,
@@ -70,8 +68,7 @@ struct Bench {
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
-    let arch = files::graph(&args.graph)?;
-    let model = Model::load(&arch, files::model(args.model.as_deref())?)?;
+    let model = args.model.load()?;
     let mut questions = questions(&args.list)?;
     questions.truncate(args.limit.unwrap_or(usize::MAX));
     if questions.is_empty() {

@@ -1,11 +1,11 @@
 //! `coli trace`: where the time of a few steps goes, as a Chrome trace.
 
+use super::args::{DeviceArgs, ModelArgs};
 use super::failure::Failure;
-use super::{check, device, files};
+use super::{check, device};
 use crate::graph::{Role, Row};
-use crate::plan::place::Rule;
 use crate::run::vulkan::{Lane, Options, Span};
-use crate::run::{Model, Session, Sizes};
+use crate::run::{Session, Sizes};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,17 +20,10 @@ Examples:
   coli trace graphs/glm52.ron --out trace.json
   coli trace graphs/qwen3_moe.ron --model DIR --prompt-tokens 128 --place '*.experts=cpu' --out trace.json")]
 pub struct Args {
-    /// Graph file, or the name of a built-in one
-    graph: String,
-    /// Model directory; the embedded demo model if left out
-    #[arg(long, value_name = "DIR")]
-    model: Option<PathBuf>,
-    /// auto (the best GPU) or vulkan[:N]
-    #[arg(long, default_value = "auto", value_parser = device::parse_device)]
-    device: device::Choice,
-    /// Where nodes run: PATTERN=cpu or PATTERN=gpu
-    #[arg(long, value_name = "PATTERN=WHERE", value_parser = device::parse_rule)]
-    place: Vec<Rule>,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    on: DeviceArgs,
     /// Rows of the prompt step
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=512))]
     prompt_tokens: u32,
@@ -43,17 +36,17 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
-    let number = match args.device {
+    let number = match args.on.device {
         device::Choice::Auto => None,
         device::Choice::Vulkan(n) => n,
         _ => return Err(Failure::Usage("trace shows a Vulkan device; give --device vulkan[:N]".into())),
     };
-    let model = Model::load(&files::graph(&args.graph)?, files::model(args.model.as_deref())?)?;
+    let model = args.model.load()?;
     let tokens = check::tokens(&model, (args.prompt_tokens + args.n) as usize)?;
     let sizes = Sizes { ctx: tokens.len() as u32, slots: 1, chunk: args.prompt_tokens };
     let opened = device::open(number)?;
     let name = opened.capabilities().name.clone();
-    let options = Options { rules: args.place.clone(), timed: true, ..Options::default() };
+    let options = Options { rules: args.on.place.clone(), timed: true, ..Options::default() };
     let mut session = Session::on_vulkan(&model, opened, sizes, &options)?;
     let (prompt, decoded) = tokens.split_at(args.prompt_tokens as usize);
     let row = |(i, t): (usize, &u32)| Row { token: *t, position: i as u32, slot: 0, logits: i + 1 >= prompt.len() };

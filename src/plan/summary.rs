@@ -83,8 +83,11 @@ enum Part {
     Experts(u64),
 }
 
-/// Counts a graph. `stored` gives each weight's format where a model is at hand.
-pub fn summarize(graph: &Graph, stored: Option<&dyn Fn(usize) -> Format>) -> Summary {
+/// Bytes of a weight's matrix of so many rows and columns; of its experts' mean, where it is one per expert.
+pub type Bytes<'a> = &'a dyn Fn(usize, u64, u64) -> u64;
+
+/// Counts a graph. `stored` gives the size of each weight where a model is at hand.
+pub fn summarize(graph: &Graph, stored: Option<Bytes>) -> Summary {
     let parts = parts(graph);
     let levels = graph.levels();
     let active = |(i, w): (usize, &crate::graph::Weight)| match parts[i] {
@@ -94,9 +97,14 @@ pub fn summarize(graph: &Graph, stored: Option<&dyn Fn(usize) -> Format>) -> Sum
     };
     let mut readings: Vec<Reading> = vec![];
     if let Some(stored) = stored {
-        readings.push(reading(graph, &parts, "as stored".into(), stored, true));
+        readings.push(reading(graph, &parts, "as stored".into(), stored));
     }
-    readings.extend(FORMATS.map(|f| reading(graph, &parts, f.name().into_owned(), &|_| f, false)));
+    let fixed =
+        |i: usize| matches!(graph.weights[i].need.role, WeightRole::Router | WeightRole::Vector | WeightRole::Table);
+    readings.extend(FORMATS.map(|f| {
+        let bytes = |i, rows, cols| if fixed(i) { Format::F32 } else { f }.bytes(rows, cols);
+        reading(graph, &parts, f.name().into_owned(), &bytes)
+    }));
     let states = states(graph);
     Summary {
         schema: 1,
@@ -133,17 +141,15 @@ fn parts(graph: &Graph) -> Vec<Part> {
     parts.into_iter().map(|p| p.unwrap_or(Part::Whole)).collect()
 }
 
-fn reading(graph: &Graph, parts: &[Part], name: String, format: &dyn Fn(usize) -> Format, stored: bool) -> Reading {
+fn reading(graph: &Graph, parts: &[Part], name: String, bytes: Bytes) -> Reading {
     let mut r = Reading { format: name, experts: 0, dense: 0, head: 0, fixed: 0, total: 0 };
     for (i, w) in graph.weights.iter().enumerate() {
-        let fixed = matches!(w.need.role, WeightRole::Router | WeightRole::Vector | WeightRole::Table);
-        let format = if fixed && !stored { Format::F32 } else { format(i) };
         let cols = w.need.shape.last().copied().unwrap_or(1);
         let rows = w.need.shape.iter().product::<u64>() / cols.max(1);
         let bytes = match parts[i] {
-            Part::Whole => format.bytes(rows, cols),
-            Part::OneRow => format.bytes(1, cols),
-            Part::Experts(k) => k * format.bytes(rows, cols),
+            Part::Whole => bytes(i, rows, cols),
+            Part::OneRow => bytes(i, 1, cols),
+            Part::Experts(k) => k * bytes(i, rows, cols),
         };
         *match w.need.role {
             WeightRole::Expert => &mut r.experts,

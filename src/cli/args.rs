@@ -1,0 +1,66 @@
+//! Arguments that several commands share.
+
+use super::device::{self, Choice};
+use super::failure::Failure;
+use super::files;
+use crate::graph::{Graph, expand};
+use crate::plan::place::Rule;
+use crate::run::Model;
+use crate::spec::Config;
+use std::path::PathBuf;
+
+/// A graph file and the model that it describes.
+#[derive(clap::Args)]
+pub struct ModelArgs {
+    /// Graph file, or the name of a built-in one
+    pub graph: String,
+    /// Model directory (Hugging Face layout or a container); the embedded demo model if left out
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+}
+
+impl ModelArgs {
+    pub fn load(&self) -> Result<Model, Failure> {
+        Ok(Model::load(&files::graph(&self.graph)?, files::model(self.model.as_deref())?)?)
+    }
+}
+
+/// A graph file and the numbers that it is expanded with, weights or not.
+#[derive(clap::Args)]
+pub struct ShapedArgs {
+    /// Graph file, or the name of a built-in one
+    pub graph: String,
+    /// Model directory: its config.json, and the formats its weights are stored in; the embedded demo model if left out
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    pub model: Option<PathBuf>,
+    /// A config.json alone; matrices are then taken to be int4, everything else bf16
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+impl ShapedArgs {
+    /// The graph alone: no weight is looked at.
+    pub fn expand(&self) -> Result<Graph, Failure> {
+        let arch = files::graph(&self.graph)?;
+        let config = match &self.config {
+            None => files::model(self.model.as_deref())?.config()?,
+            Some(path) => {
+                let name = path.display().to_string();
+                let bytes = std::fs::read(path).map_err(|source| Failure::File { path: name.clone(), source })?;
+                Config::parse(&name, &bytes).map_err(|e| Failure::Model(e.to_string()))?
+            }
+        };
+        Ok(expand(&arch, &config, "main")?)
+    }
+}
+
+/// The device that runs, and what of the model it runs.
+#[derive(clap::Args)]
+pub struct DeviceArgs {
+    /// auto (the best GPU), vulkan[:N], cpu, or oracle (the reference, slow)
+    #[arg(long, default_value = "auto", value_parser = device::parse_device)]
+    pub device: Choice,
+    /// Where nodes run: PATTERN=cpu or PATTERN=gpu, as '*.routed=cpu' or 'l3.*=cpu' (may be repeated)
+    #[arg(long, value_name = "PATTERN=WHERE", value_parser = device::parse_rule)]
+    pub place: Vec<Rule>,
+}
