@@ -4,7 +4,7 @@
 
 use crate::common::fixture::{Fixture, fixture};
 use crate::device::{Gpu, with};
-use crate::support::{Choices, argmax, load, worst_row};
+use crate::support::{Choices, argmax, interleaved, load, worst_row};
 use coli::graph::{Role, Row};
 use coli::plan::place::{Place, Rule};
 use coli::run::vulkan::{Fault, Options};
@@ -91,22 +91,7 @@ fn three_slots(gpu: &Gpu, f: &Fixture, model: &Model) {
         })
         .collect();
     let mut s = session(gpu, model, sizes(f, 3, 64), &Options::default());
-    let mut got = [vec![], vec![], vec![]];
-    let mut at = [0usize; 3];
-    let mut turn = 0;
-    while at.iter().any(|a| *a < n) {
-        let mut rows = vec![];
-        for k in 0..6 {
-            let slot = [0, 1, 2, 2, 1, 2][(k + turn) % 6];
-            if at[slot] < n {
-                rows.push(row(sequences[slot][at[slot]], at[slot], slot as u32));
-                at[slot] += 1;
-            }
-        }
-        let logits = s.step(Role::Decode, rows.clone(), &mut |_, _| {}).unwrap();
-        rows.iter().zip(logits.chunks(f.vocab)).for_each(|(r, l)| got[r.slot as usize].extend_from_slice(l));
-        turn += 1;
-    }
+    let got = interleaved(&mut s, &sequences, f.vocab);
     for slot in 0..3 {
         assert!(got[slot] == want[slot], "{}: other bits in slot {slot}", f.name);
     }

@@ -101,8 +101,6 @@ fn files_and_functions_stay_short() {
             }
         }
     }
-    // Tests may list cases at length.
-    long.retain(|l| !l.contains("tests/suite/random.rs"));
     assert!(long.is_empty(), "{long:#?}");
 }
 

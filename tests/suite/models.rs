@@ -4,7 +4,7 @@
 //! against f64 (tests/fixtures/README.md). Experts, selected positions and tokens must be the same.
 
 use crate::common::fixture::{ALL, Fixture, fixture};
-use crate::support::{Choices, argmax, load, worst_row};
+use crate::support::{Choices, argmax, interleaved, load, worst_row};
 use coli::graph::{Role, Row, StateError};
 use coli::run::{Device, Model, RunError, Session, Sizes, Want};
 
@@ -95,24 +95,7 @@ fn three_slots(f: &Fixture, model: &Model, device: Device, whole: &[f32]) {
     let sequences = [f.ids[..n].to_vec(), other[..n].to_vec(), f.ids[3..n + 3].to_vec()];
     let want = [whole[..n * f.vocab].to_vec(), alone(&sequences[1]), alone(&sequences[2])];
     let mut s = session(model, device, f, 3, 64);
-    let mut got = [vec![], vec![], vec![]];
-    let mut at = [0usize; 3];
-    let mut turn = 0;
-    while at.iter().any(|a| *a < n) {
-        // Slot i gets i + 1 rows per step, in an order that changes.
-        let mut rows = vec![];
-        for k in 0..6 {
-            let slot = [0, 1, 2, 2, 1, 2][(k + turn) % 6];
-            if at[slot] < n {
-                let (token, position) = (sequences[slot][at[slot]], at[slot] as u32);
-                rows.push(Row { token, position, slot: slot as u32, logits: true });
-                at[slot] += 1;
-            }
-        }
-        let logits = s.step(Role::Decode, rows.clone(), &mut |_, _| {}).unwrap();
-        rows.iter().zip(logits.chunks(f.vocab)).for_each(|(r, l)| got[r.slot as usize].extend_from_slice(l));
-        turn += 1;
-    }
+    let got = interleaved(&mut s, &sequences, f.vocab);
     for slot in 0..3 {
         assert!(got[slot] == want[slot], "{} on {}: other bits in slot {slot}", f.name, device.name());
     }

@@ -1,9 +1,9 @@
 //! Loading fixtures into the library.
 
 use crate::common::fixture::{Fixture, rel_l2};
-use coli::graph::{Node, Value};
+use coli::graph::{Node, Role, Row, Value};
 use coli::ops::Op;
-use coli::run::{Model, ModelSource};
+use coli::run::{Model, ModelSource, Session};
 use coli::spec::{Arch, Source};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,6 +42,29 @@ pub fn worst_row(got: &[f32], want: &[f32], width: usize) -> f64 {
 
 pub fn argmax(row: &[f32]) -> u32 {
     coli::text::argmax(row).unwrap()
+}
+
+/// Decodes three sequences in slots 0 to 2, slot `i` with `i + 1` rows a step in an order that changes.
+/// Returns all logits of each.
+pub fn interleaved(s: &mut Session, sequences: &[Vec<u32>; 3], vocab: usize) -> [Vec<f32>; 3] {
+    let mut got = [vec![], vec![], vec![]];
+    let mut at = [0; 3];
+    for turn in 0.. {
+        let mut rows = vec![];
+        for k in 0..6 {
+            let slot = [0, 1, 2, 2, 1, 2][(k + turn) % 6];
+            if let Some(token) = sequences[slot].get(at[slot]) {
+                rows.push(Row { token: *token, position: at[slot] as u32, slot: slot as u32, logits: true });
+                at[slot] += 1;
+            }
+        }
+        if rows.is_empty() {
+            break;
+        }
+        let logits = s.step(Role::Decode, rows.clone(), &mut |_, _| {}).unwrap();
+        rows.iter().zip(logits.chunks(vocab)).for_each(|(r, l)| got[r.slot as usize].extend_from_slice(l));
+    }
+    got
 }
 
 /// Snapshots lie in one folder at the top, to be reviewed together.
