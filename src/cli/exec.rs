@@ -60,6 +60,9 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     on: DeviceArgs,
+    /// Slower, for reports of faults: a breadcrumb behind every pass, and transients poisoned before each step
+    #[arg(long)]
+    debug: bool,
     /// Make the device fail, to see what happens: lost@STEP, submit@STEP, memory@STEP or stuck@STEP
     #[arg(long, value_name = "KIND@STEP", value_parser = device::parse_fault, hide = !cfg!(debug_assertions))]
     fault: Option<Fault>,
@@ -86,7 +89,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let sampler = Sampler::new(sampling(&args).or(&GenerationDefaults::load(&model.source)?))?;
     let stops = Stops::load(&model.source, model.graph.vocab as usize)?;
     let sizes = Sizes { ctx: context(&args, &model, prompt.len())?, slots: 1, chunk: args.chunk };
-    let options = Options { rules: args.on.place.clone(), fault: args.fault, ..Options::default() };
+    let options = Options { rules: args.on.place.clone(), fault: args.fault, debug: args.debug, ..Options::default() };
     let (session, name) = device::session(&model, args.on.device, sizes, &options)?;
     // With `auto` a device that fails half-way is not the end: the CPU goes on from the same tokens.
     let on_cpu = || Session::new(&model, Device::Cpu, sizes);

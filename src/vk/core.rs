@@ -59,6 +59,8 @@ pub(super) struct Core {
     pools: Mutex<Vec<Commands>>,
     set_layouts: Mutex<HashMap<Vec<u32>, vk::DescriptorSetLayout>>,
     lost: OnceLock<(&'static str, Option<String>)>,
+    /// What the next submit or allocation answers in the driver's place.
+    injected: Mutex<Option<vk::Result>>,
 }
 
 /// Something to destroy once the device is past it.
@@ -119,7 +121,18 @@ impl Core {
             pools: Mutex::default(),
             set_layouts: Mutex::default(),
             lost: OnceLock::new(),
+            injected: Mutex::default(),
         }
+    }
+
+    /// Makes the next submit or allocation fail as if the driver had answered so.
+    pub fn inject(&self, answer: vk::Result) {
+        *lock(&self.injected) = Some(answer);
+    }
+
+    /// The answer that was injected, once.
+    pub fn injected(&self) -> Option<vk::Result> {
+        lock(&self.injected).take()
     }
 
     /// Turns a failed call into an error that names it; a lost device is remembered for good.

@@ -39,6 +39,13 @@ struct Inner {
     core: Arc<Core>,
 }
 
+/// An error that [`Device::inject`] gives in the driver's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    Lost,
+    OutOfMemory,
+}
+
 impl Device {
     /// Opens a device that [`pick`](super::pick) chose.
     pub fn open(instance: &Instance, capabilities: &Capabilities, options: DeviceOptions) -> Result<Self> {
@@ -93,6 +100,14 @@ impl Device {
     pub fn deadline(&self) -> Deadline {
         let slow = self.capabilities().kind == DeviceKind::Cpu;
         Deadline::still(Duration::from_secs(if slow { 60 } else { 10 }))
+    }
+
+    /// Makes the next submit or allocation end with an error that a driver could give, to see what follows from it.
+    pub fn inject(&self, answer: Answer) {
+        self.0.core.inject(match answer {
+            Answer::Lost => ash::vk::Result::ERROR_DEVICE_LOST,
+            Answer::OutOfMemory => ash::vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
+        });
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {

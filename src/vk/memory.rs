@@ -9,8 +9,8 @@ use super::memory_types::{Kind, choose};
 use ash::vk;
 use bitflags::bitflags;
 use bytemuck::Pod;
-use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
+use gpu_allocator::{AllocationError, MemoryLocation};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -255,7 +255,10 @@ impl Inner {
             linear: true,
             allocation_scheme: AllocationScheme::GpuAllocatorManaged,
         };
-        let made = core.with_allocator(|a| a.allocate(&desc));
+        let made = match core.injected() {
+            Some(_) => Some(Err(AllocationError::OutOfMemory)),
+            None => core.with_allocator(|a| a.allocate(&desc)),
+        };
         let made = made.ok_or_else(|| refuse("the device has ended".into()))?;
         let allocation =
             made.map_err(|e| refuse(format!("{e} (heap {} of {} bytes)", ty.heap, layout.heaps[ty.heap].size)))?;

@@ -50,7 +50,7 @@ pub use capabilities::{
 };
 pub use commands::{Executable, Recorder, Replay};
 pub use descriptors::{BufferRange, Set, SetDesc, SetLayout, SetPool};
-pub use device::{Device, DeviceOptions};
+pub use device::{Answer, Device, DeviceOptions};
 pub use error::{Error, Missing, Result, Support};
 pub use instance::{Instance, Validation};
 pub use memory::{Buffer, BufferDesc, Usage};

@@ -23,16 +23,27 @@ fn open() -> Result<Gpu, vk::Error> {
         _ => Validation::Sync,
     };
     let instance = Instance::new(validation)?;
-    let devices = vk::list(&instance)?;
-    let number = std::env::var("COLI_VULKAN_DEVICE").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
-    let picked = vk::pick(&devices, vk::Choice::Index(number))?;
-    println!("device: {} ({})", picked.name, picked.driver);
-    let device = Device::open(&instance, picked, DeviceOptions::default())?;
+    let device = device(&instance)?;
+    let found = device.capabilities();
+    println!("device: {} ({})", found.name, found.driver);
     let gpu = Gpu { instance, device };
     if validation == Validation::Sync {
         canary(&gpu)?;
     }
     Ok(gpu)
+}
+
+fn device(instance: &Instance) -> Result<Device, vk::Error> {
+    let devices = vk::list(instance)?;
+    let number = std::env::var("COLI_VULKAN_DEVICE").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    Device::open(instance, vk::pick(&devices, vk::Choice::Index(number))?, DeviceOptions::default())
+}
+
+impl Gpu {
+    /// The same device once more, to be spoilt.
+    pub fn another(&self) -> Device {
+        device(&self.instance).unwrap_or_else(|e| panic!("{e}"))
+    }
 }
 
 /// A copy that reads what a fill wrote, with nothing between: silence about everything else counts only if this is

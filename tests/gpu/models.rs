@@ -167,23 +167,53 @@ fn lengths() {
     });
 }
 
-/// Every fault ends in an error with a name, and in time; the device stays usable for the next session.
+/// Every fault ends in an error with a name, in time, and what it breaks stays broken for that device only.
 #[test]
 fn faults() {
     with(|gpu| {
         let f = fixture("qwen3");
         let model = load(&f);
-        for (fault, part) in
-            [("lost@2", "lost"), ("submit@2", "submit"), ("memory@2", "making a buffer"), ("stuck@2", "still")]
-        {
-            let options = Options { fault: Fault::parse(fault), ..Options::default() };
-            let mut s = session(gpu, &model, sizes(&f, 1, 64), &options);
+        let last = "last passed: `tied_head.logits to host`";
+        let faults: [(&str, &[&str], &str); 4] = [
+            ("lost@2", &["device was lost (vkQueueSubmit2)", last], "device was lost"),
+            (
+                "submit@2",
+                &["vkQueueSubmit2", "compute queue", "ERROR_OUT_OF_DEVICE_MEMORY"],
+                "takes no work since a submit failed",
+            ),
+            ("memory@2", &["no memory for `injected` (256 bytes"], ""),
+            ("stuck@2", &["has been still", last], ""),
+        ];
+        for (fault, parts, again) in faults {
+            let options = Options { fault: Fault::parse(fault), debug: true, ..Options::default() };
+            let mut s = Session::on_vulkan(&model, gpu.another(), sizes(&f, 1, 64), &options).unwrap();
             s.append(0, &f.ids[..4], Want::Last, &mut |_| {}).unwrap();
             s.append(0, &f.ids[4..5], Want::Last, &mut |_| {}).unwrap();
             let start = std::time::Instant::now();
             let error = s.append(0, &f.ids[5..6], Want::Last, &mut |_| {}).unwrap_err();
-            assert!(matches!(error, RunError::Vulkan(_)) && error.to_string().contains(part), "{fault}: {error}");
+            assert!(matches!(error, RunError::Vulkan(_)), "{fault}: {error}");
+            let text = error.to_string();
+            assert!(parts.iter().all(|p| text.contains(p)), "{fault}: {text}");
             assert!(start.elapsed().as_secs() < 5 && s.len(0) == 5, "{fault}");
+            let next = s.append(0, &f.ids[5..6], Want::Last, &mut |_| {});
+            match again {
+                "" => assert!(next.is_ok(), "{fault}: {:?}", next.err()),
+                again => assert!(next.unwrap_err().to_string().contains(again), "{fault}"),
+            }
         }
+    });
+}
+
+/// Breadcrumbs behind every pass, and poison under every transient, change no bit.
+#[test]
+fn debugging() {
+    with(|gpu| {
+        let f = fixture("glm_moe_dsa");
+        let model = load(&f);
+        let logits = |debug| {
+            let options = Options { debug, ..Options::default() };
+            run(&mut session(gpu, &model, sizes(&f, 1, 64), &options), &f)
+        };
+        assert!(logits(true) == logits(false));
     });
 }

@@ -1,9 +1,9 @@
 //! A plan bound to a device: buffers, sets, pipelines, and command buffers that are recorded once and replayed.
 
-use super::VulkanError;
 use super::params::{self, MAX_ROWS};
 use super::values;
 use super::weights::DeviceWeights;
+use super::{Options, VulkanError};
 use crate::graph::{Graph, Step, Value, Watch};
 use crate::ops::{RowDim, Type};
 use crate::plan::Plan;
@@ -64,6 +64,8 @@ pub struct BoundPlan {
     /// Two times a pass, where wanted: before and after it.
     pub times: Option<Timestamps>,
     buffers: Buffers,
+    /// Overwrite transients before each step.
+    poison: bool,
 }
 
 struct Buffers {
@@ -92,19 +94,20 @@ pub struct On<'a> {
 }
 
 impl BoundPlan {
-    pub fn new(on: On, plan: Plan, timed: bool) -> Result<Self, VulkanError> {
+    pub fn new(on: On, plan: Plan, options: &Options) -> Result<Self, VulkanError> {
         let count = 2 * plan.lowered.passes.len() as u32;
-        let times = if timed { Some(Timestamps::new(on.device, "passes", count)?) } else { None };
+        let times = if options.timed { Some(Timestamps::new(on.device, "passes", count)?) } else { None };
         let buffers = Buffers::new(on.device, &plan, on.states)?;
         zero(on.device, [&buffers.dummy, &buffers.arena].into_iter())?;
         let sets = sets(on, &plan, &buffers)?;
-        let mut bound = Self { plan, batches: vec![], times, buffers };
-        bound.batches = bound.record(on, &sets)?;
+        let poison = options.debug || cfg!(debug_assertions);
+        let mut bound = Self { plan, batches: vec![], times, buffers, poison };
+        bound.batches = bound.record(on, &sets, options.debug)?;
         Ok(bound)
     }
 
-    /// A command buffer per submit batch.
-    fn record(&self, on: On, sets: &Sets) -> Result<Vec<Executable>, VulkanError> {
+    /// A command buffer per submit batch. `crumbs` behind every pass name the one that hangs, and order it.
+    fn record(&self, on: On, sets: &Sets, crumbs: bool) -> Result<Vec<Executable>, VulkanError> {
         let plan = &self.plan;
         let mut batches = vec![];
         let mut recorder: Option<Recorder> = None;
@@ -122,6 +125,9 @@ impl BoundPlan {
                     self.stamp(r, 2 * p);
                     self.pass(r, on, p, sets)?;
                     self.stamp(r, 2 * p + 1);
+                    if crumbs {
+                        r.breadcrumb(&plan.lowered.passes[p].name);
+                    }
                 }
                 (Instr::Submit(_), Some(_)) => {
                     if let Some(mut r) = recorder.take() {
@@ -179,6 +185,10 @@ impl BoundPlan {
             r.reset_timestamps(t);
         }
         r.barrier(everything(), everything());
+        if self.poison {
+            // As f32 it is no number, as an index it is out of every range: who reads what nobody wrote is found.
+            r.fill(&self.buffers.arena, 0, self.buffers.arena.size() / 4 * 4, u32::MAX);
+        }
         r.update(&self.buffers.params, 0, bytemuck::cast_slice(&words));
         for (buffer, freq) in self.buffers.ropes.iter().zip(&self.plan.lowered.ropes) {
             r.update(buffer, 0, bytemuck::cast_slice(&params::rotations(step, freq)));

@@ -1,6 +1,6 @@
 //! Faults on purpose: how a session ends when a device does.
 
-use crate::vk::{self, Buffer, BufferDesc, Deadline, HostTimeline, Kind, Replay, Scope, Usage};
+use crate::vk::{self, Answer, Buffer, BufferDesc, Deadline, HostTimeline, Kind, Replay, Scope, Usage};
 use std::time::Duration;
 
 /// What goes wrong.
@@ -8,7 +8,7 @@ use std::time::Duration;
 pub enum FaultKind {
     /// The device is gone.
     Lost,
-    /// A submit is refused.
+    /// A submit is refused for want of memory.
     Submit,
     /// An allocation is refused.
     Memory,
@@ -37,21 +37,22 @@ impl Fault {
         Some(Fault { kind, step: step.parse().ok()? })
     }
 
-    /// Brings the fault about. `lost` only says so: no call can make a driver lose its device. The others go through the
-    /// calls that meet such a fault, up to where this crate or the driver refuses.
+    /// Brings the fault about. No call can make a driver lose its device or run out of memory, so what it would answer is
+    /// put in its place, at the call that would get the answer; a stuck timeline is real.
     pub fn strike(self, device: &vk::Device, submitted: &mut u64) -> Result<(), vk::Error> {
         let queue = device.compute()?;
         match self.kind {
-            FaultKind::Lost => Err(vk::Error::Lost { call: "injected", breadcrumb: queue.breadcrumb() }),
-            // A value that the timeline has passed: the queue refuses it.
+            FaultKind::Lost => {
+                device.inject(Answer::Lost);
+                Ok(())
+            }
             FaultKind::Submit => {
-                let mut r = queue.recorder("injected", Replay::Once)?;
-                r.barrier(Scope::SHADER, Scope::SHADER);
-                queue.submit(&[&r.finish()?], &[], *submitted)
+                device.inject(Answer::OutOfMemory);
+                Ok(())
             }
             FaultKind::Memory => {
-                let size = device.capabilities().limits.allocation.saturating_add(1);
-                let desc = BufferDesc { label: "injected", size, usage: Usage::STORAGE, kind: Kind::DeviceLocal };
+                device.inject(Answer::OutOfMemory);
+                let desc = BufferDesc { label: "injected", size: 256, usage: Usage::STORAGE, kind: Kind::DeviceLocal };
                 Buffer::new(device, &desc).map(|_| ())
             }
             FaultKind::Stuck => {

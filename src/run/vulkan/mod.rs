@@ -16,12 +16,13 @@ use crate::plan::compile::Instr;
 use crate::plan::pass::{Bind, Buf, Work as PassWork};
 use crate::plan::place::Rule;
 use crate::plan::{Plan, PlanError, Shape, compile};
-use crate::vk::{self, Buffer, BufferDesc, Kind, Need, Usage};
+use crate::vk::{self, Buffer, BufferDesc, Deadline, Kind, Need, Usage};
 use crate::weights::Bound;
 use bind::{BoundPlan, On};
 pub use fault::Fault;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use trace::Trace;
 pub use trace::{Lane, Span};
 use weights::DeviceWeights;
@@ -75,6 +76,9 @@ pub struct Options {
     pub shuffle: u64,
     /// Take the time of every pass and of what the host does.
     pub timed: bool,
+    /// Slower, to find faults: a breadcrumb behind every pass, and transients poisoned before each step (debug builds
+    /// always poison).
+    pub debug: bool,
     /// Fail in some step, to see what happens.
     pub fault: Option<Fault>,
 }
@@ -160,7 +164,7 @@ impl Vulkan {
         let pipelines = bind::pipelines(&device, &[&prompt, &decode])?;
         let bind = |plan| {
             let on = On { device: &device, pipelines: &pipelines, weights: &uploaded, states: &device_states };
-            BoundPlan::new(on, plan, options.timed)
+            BoundPlan::new(on, plan, options)
         };
         let plans = ByRole { prompt: bind(prompt)?, decode: bind(decode)? };
         let tables = Tables::new(&graph);
@@ -196,14 +200,22 @@ impl Vulkan {
 
     /// Runs one step; logits `[outputs, vocab]`, in row order. `watch` sees CPU nodes, and with `observe` also what passes made.
     pub fn step(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, VulkanError> {
-        if std::mem::replace(&mut self.open, true) {
-            return Err(VulkanError::Unfinished);
+        if self.open {
+            self.ended(Deadline::still(Duration::ZERO))?;
         }
+        self.open = true;
         let done = self.run(step, watch);
         // A step that failed between submits has ended if the queue says so.
-        let ended = |s: &Self| s.device.compute().is_ok_and(|q| q.wait(s.submitted, s.device.deadline()).is_ok());
-        self.open = done.is_err() && !ended(self);
+        self.open = done.is_err() && self.ended(self.device.deadline()).is_err();
         done
+    }
+
+    /// Whether the queue is through with everything it was given.
+    fn ended(&self, deadline: Deadline) -> Result<(), VulkanError> {
+        match self.device.compute()?.wait(self.submitted, deadline) {
+            Err(vk::Error::Stuck { .. }) => Err(VulkanError::Unfinished),
+            other => Ok(other?),
+        }
     }
 
     /// What has been timed since the last call.
@@ -233,7 +245,7 @@ impl Vulkan {
         if step.rows().len() > max as usize {
             return Err(VulkanError::Rows { rows: step.rows().len(), max });
         }
-        if let Some(fault) = self.fault.filter(|f| f.step == self.steps) {
+        if let Some(fault) = self.fault.take_if(|f| f.step == self.steps) {
             fault.strike(&self.device, &mut self.submitted)?;
         }
         let queue = self.device.compute()?;
