@@ -123,7 +123,7 @@ pub struct Dispatch {
     pub set0: Vec<Bind>,
     pub set1: Vec<Bind>,
     pub groups: (Count, Count),
-    /// Weight bytes that a row of workgroups reads, for predictions.
+    /// Bytes of weights and caches that a row of workgroups reads, for predictions.
     pub bytes: u64,
 }
 
@@ -139,7 +139,7 @@ impl Pass {
 }
 
 impl Dispatch {
-    /// Weight bytes read in a step of `rows` rows and a context of `ctx`: each row of workgroups reads them anew.
+    /// Bytes of weights and caches read in a step of `rows` rows and a context of `ctx`: each row of workgroups reads them anew.
     pub fn traffic(&self, rows: u32, ctx: u32) -> u64 {
         self.bytes * u64::from(self.groups.1.most(rows, ctx))
     }

@@ -68,6 +68,7 @@ pub fn place(graph: &Graph, formats: Formats, rules: &[Rule]) -> Result<Vec<Plac
             }
         }
     }
+    let mut wanted: Vec<Option<&str>> = vec![None; placed.len()];
     for Rule { pattern, place } in rules {
         let nodes = matching(graph, pattern);
         if nodes.is_empty() {
@@ -75,6 +76,7 @@ pub fn place(graph: &Graph, formats: Formats, rules: &[Rule]) -> Result<Vec<Plac
             return Err(PlaceError::NoMatch { pattern: pattern.clone(), example });
         }
         for i in nodes {
+            wanted[i] = (*place == Place::Gpu).then_some(pattern);
             placed[i] = match (place, &missing[i]) {
                 (Place::Cpu, _) => on_cpu(format!("--place {pattern}=cpu")),
                 (Place::Gpu, None) => by_kernel(None),
@@ -86,7 +88,14 @@ pub fn place(graph: &Graph, formats: Formats, rules: &[Rule]) -> Result<Vec<Plac
         }
     }
     together(graph, &mut placed);
-    Ok(placed)
+    let moved = |(i, p): (usize, &Placed)| match (wanted[i], &p.why) {
+        (Some(pattern), Some(why)) => {
+            let (pattern, node) = (pattern.to_string(), graph.dag[NodeIndex::new(i)].path());
+            Some(PlaceError::NoKernel { pattern, node, why: why.clone() })
+        }
+        _ => None,
+    };
+    placed.iter().enumerate().find_map(moved).map_or(Ok(placed.clone()), Err)
 }
 
 /// Numbers of the nodes whose path matches.

@@ -169,6 +169,9 @@ fn places() {
     assert!(no_kernel.contains("mxfp4 weights"), "{no_kernel}");
     let no_match = mxfp4(&[("l9.*", Place::Cpu)]).unwrap_err();
     assert!(no_match.contains("no node has such a path"), "{no_match}");
+    // A cache lies in one memory: what is asked for and cannot be is no silent choice.
+    let shared = decode(&g, Some(Format::Bf16), &[("*", Place::Gpu), ("l1.attend.lat", Place::Cpu)]).unwrap_err();
+    assert!(shared.contains("it shares memory with l1.attend.lat"), "{shared}");
     let back = decode(&g, Some(Format::Bf16), &[("*", Place::Cpu), ("*", Place::Gpu)]).unwrap();
     assert_eq!(on_cpu(&g, &back), []);
 }

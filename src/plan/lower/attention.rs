@@ -7,6 +7,11 @@ use crate::ops::Op;
 use petgraph::graph::NodeIndex;
 
 impl Lower<'_> {
+    /// Bytes of the rows of a cache that one row of the step looks at, `width` values each.
+    fn cached(&self, positions: u32, width: usize) -> u64 {
+        4 * u64::from(positions.min(self.shape.ctx)) * width as u64
+    }
+
     pub fn absorb(&mut self, index: NodeIndex, [heads, nope, v_dim, rank]: [usize; 4]) -> Repr {
         let node = self.node(index);
         let (q, y, w) = (self.force(node.inputs[0]), self.dense(node.output), node.weights[0]);
@@ -90,7 +95,7 @@ impl Lower<'_> {
             ],
             set1: vec![Bind::read(cache)],
             groups: (Count::Fixed(heads as u32), Count::Rows(1)),
-            bytes: 0,
+            bytes: self.cached(sel.map_or(self.shape.ctx, |s| s.stride - 1), rank + rope),
         };
         self.emit(index, &[], dispatch);
         Repr::View(y)
@@ -120,7 +125,7 @@ impl Lower<'_> {
             set0: vec![Bind::read(q.buf), Bind::write(y.buf)],
             set1: vec![Bind::read(keys), Bind::read(values)],
             groups: (Count::Fixed(*heads as u32), Count::Rows(1)),
-            bytes: 0,
+            bytes: self.cached(self.shape.ctx, kv_heads * (dim + v_dim)),
         };
         self.emit(index, &[], dispatch);
         Repr::View(y)
@@ -147,7 +152,7 @@ impl Lower<'_> {
             set0: vec![Bind::read(q.buf), Bind::read(w.buf), Bind::write(y.buf)],
             set1: vec![Bind::read(keys)],
             groups: (Count::Visible(64), Count::Rows(1)),
-            bytes: 0,
+            bytes: self.cached(self.shape.ctx, dim),
         };
         self.emit(index, &[], dispatch);
         Repr::View(y)
@@ -164,7 +169,7 @@ impl Lower<'_> {
             set0: vec![Bind::read(scores.buf), Bind::write(y.buf)],
             set1: vec![],
             groups: (Count::Fixed(1), Count::Rows(1)),
-            bytes: 0,
+            bytes: self.cached(self.shape.ctx, 1),
         };
         self.emit(index, &[], dispatch);
         Repr::View(y)
