@@ -29,6 +29,7 @@ struct Inner {
     debug: Support<ext::debug_utils::Instance>,
     messenger: vk::DebugUtilsMessengerEXT,
     messages: Arc<Messages>,
+    validation: Validation,
     /// Keeps the loader mapped for as long as its functions can be called.
     entry: ash::Entry,
 }
@@ -46,7 +47,8 @@ impl Instance {
         }
         let raw = create(&entry, validation, has_debug.is_ok(), &messages)?;
         let debug = has_debug.map(|()| ext::debug_utils::Instance::new(&entry, &raw));
-        let mut inner = Inner { raw, debug, messenger: vk::DebugUtilsMessengerEXT::null(), messages, entry };
+        let mut inner =
+            Inner { raw, debug, messenger: vk::DebugUtilsMessengerEXT::null(), messages, validation, entry };
         if let (Ok(debug), true) = (&inner.debug, validation != Validation::Off) {
             // SAFETY: the instance holds the messages, and ends after the messenger.
             let made = unsafe { debug.create_debug_utils_messenger(&messenger_info(&inner.messages), None) };
@@ -65,9 +67,9 @@ impl Instance {
         self.0.debug.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 
-    /// Whether the validation layer is loaded.
-    pub fn is_validated(&self) -> bool {
-        self.0.messenger != vk::DebugUtilsMessengerEXT::null()
+    /// What the validation layer watches.
+    pub fn validation(&self) -> Validation {
+        self.0.validation
     }
 
     pub(crate) fn raw(&self) -> &ash::Instance {

@@ -4,6 +4,7 @@ use super::breadcrumbs::Breadcrumbs;
 use super::commands::{Executable, Recorder, Replay};
 use super::core::{Core, lock};
 use super::error::{Code, Error, Result};
+use super::instance::Validation;
 use super::timeline::{Clock, Deadline, Wait};
 use ash::vk;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -145,15 +146,28 @@ impl Queue {
         self.clock.expect(value)?;
         let started = Instant::now();
         // GPU-assisted validation looks for what shaders did only in a real wait.
-        let validated = self.core.instance.is_validated();
+        let validation = self.core.instance.validation();
+        let validated = validation != Validation::Off;
         while !validated && self.reached()? < value && started.elapsed() < SPIN {
             std::hint::spin_loop();
         }
         if validated || self.reached()? < value {
             self.block(value, deadline, started)?;
         }
+        if validation == Validation::GpuAssisted {
+            self.drain()?;
+        }
         self.core.collect();
         Ok(())
+    }
+
+    /// Waits for the layer's own thread too: it reads what shaders reported after the semaphore has been signalled, and
+    /// crashes if what it looks at is destroyed meanwhile (seen with 1.4.309).
+    fn drain(&self) -> Result<()> {
+        let queue = lock(&self.raw);
+        // SAFETY: the lock makes this thread the queue's only user.
+        let idle = unsafe { self.core.raw.queue_wait_idle(*queue) };
+        self.core.call("vkQueueWaitIdle", &self.label, idle)
     }
 
     fn block(&self, value: u64, deadline: Deadline, started: Instant) -> Result<()> {

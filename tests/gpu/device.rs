@@ -11,6 +11,10 @@ pub struct Gpu {
 /// Tests take turns: messages are counted per test.
 static TURN: Mutex<()> = Mutex::new(());
 static GPU: OnceLock<Option<Gpu>> = OnceLock::new();
+/// GPU-assisted validation does not survive the end of the process with a device open, so each test has its own.
+fn assisted() -> bool {
+    std::env::var("COLI_VALIDATION").is_ok_and(|v| v == "gpu")
+}
 
 fn required() -> bool {
     std::env::var_os("COLI_REQUIRE_VULKAN").is_some_and(|v| v == "1")
@@ -42,7 +46,14 @@ fn device(instance: &Instance) -> Result<Device, vk::Error> {
 impl Gpu {
     /// The same device once more, to be spoilt.
     pub fn another(&self) -> Device {
-        device(&self.instance).unwrap_or_else(|e| panic!("{e}"))
+        let told = self.instance.messages().take();
+        assert!(told.is_empty(), "{told:#?}");
+        let opened = device(&self.instance).unwrap_or_else(|e| panic!("{e}"));
+        if assisted() {
+            // What the layer changed in the device's limits for itself.
+            self.instance.messages().take();
+        }
+        opened
     }
 }
 
@@ -65,17 +76,27 @@ fn canary(gpu: &Gpu) -> Result<(), vk::Error> {
     Ok(())
 }
 
-/// Runs a test on the device and fails on any message of the validation layer.
-pub fn with(test: impl FnOnce(&Gpu)) {
-    let _turn: MutexGuard<()> = TURN.lock().unwrap_or_else(|e| e.into_inner());
-    let gpu = GPU.get_or_init(|| match open() {
+fn opened() -> Option<Gpu> {
+    match open() {
         Ok(gpu) => Some(gpu),
         Err(e) if required() => panic!("COLI_REQUIRE_VULKAN is set, but {e}"),
         Err(e) => {
             println!("skipped: {e}");
             None
         }
-    });
+    }
+}
+
+/// Runs a test on the device and fails on any message of the validation layer.
+pub fn with(test: impl FnOnce(&Gpu)) {
+    let _turn: MutexGuard<()> = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let own;
+    let gpu = if assisted() {
+        own = opened();
+        own.as_ref()
+    } else {
+        GPU.get_or_init(opened).as_ref()
+    };
     let Some(gpu) = gpu else { return };
     gpu.instance.messages().take();
     test(gpu);
