@@ -1,7 +1,7 @@
 //! Plain floating-point rows: f32, f16, bf16.
 
-use half::f16;
 use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 
 /// Values converted per call of `half`'s bulk conversion.
 const HALF_CHUNK: usize = 64;
@@ -33,6 +33,21 @@ pub(super) fn f16_row(data: &[u8], out: &mut [f32]) {
         }
         halves.convert_to_f32_slice(values);
     }
+}
+
+/// Writes f32 values as they are.
+pub(super) fn encode_f32(values: &[f32], data: &mut Vec<u8>) {
+    data.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+}
+
+/// Rounds to the nearest half, ties to even. Values from 65520 up become infinite.
+pub(super) fn encode_f16(values: &[f32], data: &mut Vec<u8>) {
+    data.extend(values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()));
+}
+
+/// Rounds to the nearest bf16, ties to even. Values within 2^-9 of the end of the range become infinite.
+pub(super) fn encode_bf16(values: &[f32], data: &mut Vec<u8>) {
+    data.extend(values.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()));
 }
 
 #[cfg(test)]

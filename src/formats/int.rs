@@ -1,4 +1,4 @@
-//! Integer rows: lookup tables (i32, i64) and int8/int4 quantised weights.
+//! Integer rows: lookup tables (i32, i64) and int8/int4 quantised weights. Below four bits see `planes`.
 //!
 //! Source: formats.md sections 1, 2 and 4.
 
@@ -62,7 +62,42 @@ pub(super) fn int4_row(data: &[u8], scales: &[u8], group: usize, out: &mut [f32]
     }
 }
 
-fn f32_at(bytes: &[u8], index: usize) -> f32 {
+/// Encodes an int8 row: `scale = max |w| / 127`, codes -127..127.
+pub(super) fn encode_int8(values: &[f32], data: &mut Vec<u8>, scales: &mut Vec<u8>) {
+    let scale = scale(values, 127.0);
+    scales.extend(scale.to_le_bytes());
+    data.extend(values.iter().map(|v| code(*v, scale, -128.0, 127.0) as u8));
+}
+
+/// Encodes an int4 row whose groups of `group` (even, or all) columns share `scale = max |w| / 7`, codes -7..7.
+/// The nibble behind an odd last column is 0.
+pub(super) fn encode_int4(values: &[f32], group: usize, data: &mut Vec<u8>, scales: &mut Vec<u8>) {
+    let nibble = |v: f32, scale: f32| (code(v, scale, -8.0, 7.0) + 8) as u8;
+    for values in values.chunks(group.max(1)) {
+        let scale = scale(values, 7.0);
+        scales.extend(scale.to_le_bytes());
+        let high = |pair: &[f32]| pair.get(1).map_or(0, |v| nibble(*v, scale) << 4);
+        data.extend(values.chunks(2).map(|pair| nibble(pair[0], scale) | high(pair)));
+    }
+}
+
+/// The f32 that the largest magnitude is `largest` times of. Never zero, so that it can divide.
+pub(super) fn scale(values: &[f32], largest: f32) -> f32 {
+    (amax(values) / largest).max(1e-8)
+}
+
+/// The largest magnitude, 0 of nothing.
+pub(super) fn amax(values: &[f32]) -> f32 {
+    values.iter().fold(0.0, |most: f32, v| most.max(v.abs()))
+}
+
+/// The nearest code, ties to even. A true division: a multiplication by the reciprocal rounds some to the
+/// neighbour.
+pub(super) fn code(v: f32, scale: f32, least: f32, most: f32) -> i8 {
+    (v / scale).round_ties_even().clamp(least, most) as i8
+}
+
+pub(super) fn f32_at(bytes: &[u8], index: usize) -> f32 {
     let at = index * 4;
     f32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

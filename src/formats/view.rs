@@ -1,7 +1,7 @@
 //! A borrowed matrix and its row decoder.
 
-use super::format::{FP8_BLOCK, MXFP4_GROUP};
-use super::{Format, float, fp8, int, mxfp4};
+use super::format::{FP8_BLOCK, INT3_GROUP, MXFP4_GROUP};
+use super::{Format, e8, float, fp8, int, mxfp4, planes};
 
 /// The bytes of a `[rows, cols]` matrix, borrowed from where they are stored.
 ///
@@ -70,7 +70,8 @@ impl<'a> View<'a> {
     /// Writes the `cols` values of `row` to the front of `out`.
     ///
     /// The values are exact: one f32 multiplication `code * scale` per element for quantised
-    /// formats, widening for floats, conversion to the nearest f32 for integer tables.
+    /// formats, widening for floats, conversion to the nearest f32 for integer tables. [`Format::E8`]
+    /// multiplies three times, and its values are those of the rotated matrix ([`Format::rotates`]).
     ///
     /// # Panics
     /// When `row >= rows`, `out` is shorter than `cols`, or the ranges are shorter than
@@ -91,6 +92,12 @@ impl<'a> View<'a> {
                 let scales = slice(self.scales, row, self.cols.div_ceil(group) * 4);
                 int::int4_row(data, scales, group, out);
             }
+            Format::Int2Row => planes::int2_row(data, slice(self.scales, row, 4), out),
+            Format::Int3G64 => {
+                let scales = slice(self.scales, row, self.cols.div_ceil(INT3_GROUP) * 4);
+                planes::int3_row(data, scales, out);
+            }
+            Format::E8 => e8::row(data, out),
             Format::Mxfp4 => {
                 let scales = slice(self.scales, row, self.cols.div_ceil(MXFP4_GROUP));
                 mxfp4::row(data, scales, out);
