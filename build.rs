@@ -16,5 +16,6 @@ fn main() {
     shaders::build(Path::new("shaders"), Path::new(&out));
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=build");
+    println!("cargo:rerun-if-changed=src/formats");
     println!("cargo:rerun-if-changed=.git/HEAD");
 }

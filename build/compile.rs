@@ -1,6 +1,6 @@
 //! One variant: expand its includes, look it up by hash, else compile it with glslang.
 
-use super::{Compiled, Variant, reflect};
+use super::{Compiled, Variant, reflect, tables};
 use glslang::error::GlslangError;
 use glslang::include::{IncludeHandler, IncludeResult, IncludeType};
 use glslang::{
@@ -50,7 +50,10 @@ fn collect_includes(source: &str, dir: &Path, found: &mut Includes) -> Result<()
         if found.contains_key(name) {
             continue;
         }
-        let text = std::fs::read_to_string(dir.join(name)).map_err(|e| format!("#include \"{name}\": {e}"))?;
+        let text = match name {
+            tables::NAME => tables::glsl(),
+            _ => std::fs::read_to_string(dir.join(name)).map_err(|e| format!("#include \"{name}\": {e}"))?,
+        };
         found.insert(name.to_owned(), text.clone());
         collect_includes(&text, dir, found)?;
     }

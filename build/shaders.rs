@@ -7,6 +7,7 @@
 mod compile;
 mod emit;
 mod reflect;
+mod tables;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

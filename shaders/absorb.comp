@@ -1,4 +1,4 @@
-// formats: f32 bf16 f16 i8 i4 i4g
+// formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e
 #version 460
 // A query into the latent space: the key rows of kv_b, transposed. Eight latent channels of one head an invocation.
 #extension GL_GOOGLE_include_directive : require
@@ -41,7 +41,7 @@ void main() {
         float f[4];
         [[unroll]] for (uint j = 0; j < 4; j++) {
             c[j] = codes8(w, (first + k + j) * blocks + b);
-            f[j] = q[q_at + k + j] * row_scale(s, first + k + j) * group_scale(s, first + k + j, rank, 8 * b, group);
+            f[j] = q[q_at + k + j] * row_scale(s, first + k + j) * group_scale(w, s, first + k + j, rank, 8 * b, group);
         }
         [[unroll]] for (uint j = 0; j < 4; j++) {
             sum.lo = fma(vec4(f[j]), c[j].lo, sum.lo);

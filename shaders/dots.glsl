@@ -19,7 +19,7 @@ void STEP(uint n, uvec2 w[MATS], uvec2 s[MATS], uvec2 nw, uint row[OUTS], uint b
     [[unroll]] for (uint m = 0; m < MATS; m++) {
         [[unroll]] for (uint o = 0; o < outs; o++) {
             c[m * OUTS + o] = codes8(w[m], row[o] * (cols / 8) + b);
-            f[m * OUTS + o] = group_scale(s[m], row[o], cols, 8 * b, group);
+            f[m * OUTS + o] = group_scale(w[m], s[m], row[o], cols, 8 * b, group);
         }
     }
     Eight norm = Eight(vec4(1.0), vec4(1.0));

@@ -1,4 +1,4 @@
-// formats: f32 bf16 f16 i8 i4 i4g
+// formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e
 #version 460
 // A row of the embedding matrix per token, `repeat` times. Eight channels an invocation.
 #extension GL_GOOGLE_include_directive : require

@@ -1,4 +1,4 @@
-// formats: f32 bf16 f16 i8 i4 i4g
+// formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e
 #version 460
 // Out of the latent space: the value rows of kv_b, per head.
 #extension GL_GOOGLE_include_directive : require

@@ -1,4 +1,4 @@
-// formats: f32 bf16 f16 i8 i4 i4g
+// formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e e8
 #version 460
 // y = sum over ranks of weight * (down_e a): each expert's product is reduced fully, then added in rank order.
 #extension GL_GOOGLE_include_directive : require
@@ -44,6 +44,7 @@ const uint AT_ONCE = SHARE >= 4 ? 4 : SHARE >= 2 ? 2 : 1;
 
 void main() {
     count_lanes();
+    prepare_format();
     uint r = gl_WorkGroupID.y;
     uvec2 mine = subgroup_share(gl_WorkGroupID.x * RPW, RPW, out_);
     for (uint o = mine.x; o < mine.y; o += AT_ONCE) {

@@ -1,4 +1,4 @@
-// formats: f32 bf16 f16 i8 i4 i4g
+// formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e e8
 #version 460
 // y = glu(gate_e x', up_e x') of each chosen expert e.
 #extension GL_GOOGLE_include_directive : require
@@ -46,6 +46,7 @@ const uint AT_ONCE = RPW * 32 / LOCAL >= 2 ? 2 : 1;
 
 void main() {
     count_lanes();
+    prepare_format();
     uint r = gl_WorkGroupID.y;
     uint x_at[1] = uint[1]((r * x_stride + x_off) / 4);
     // Outputs are numbered through all ranks: a workgroup may hold the end of one and the start of the next.

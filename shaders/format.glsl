@@ -2,7 +2,9 @@
 //
 // Each format has `codes8(w, block)`, where block = (row * cols + col) / 8: an index of 32 bits reaches 2^34
 // weights. SCALES says where the factor lies: in the code, one a row, or one a group of columns. A row's factor
-// is applied once to a finished sum, not to each weight. IN_FLIGHT blocks of a row are worth loading ahead.
+// is applied once to a finished sum, not to each weight; a group's comes from `group_scale`, and a group never ends
+// inside a block. IN_FLIGHT blocks of a row are worth loading ahead. `prepare_format` runs once in an invocation,
+// before the first weight, in uniform control flow.
 
 #extension GL_EXT_control_flow_attributes : require
 
@@ -27,6 +29,20 @@ struct Eight {
 #include "format_i8.glsl"
 #elif defined(FORMAT_I4) || defined(FORMAT_I4G)
 #include "format_i4.glsl"
+#elif defined(FORMAT_I2)
+#include "format_i2.glsl"
+#elif defined(FORMAT_I3)
+#include "format_i3.glsl"
+#elif defined(FORMAT_MX)
+#include "format_mx.glsl"
+#elif defined(FORMAT_FP8) || defined(FORMAT_FP8E)
+#include "format_fp8.glsl"
+#elif defined(FORMAT_E8)
+#include "format_e8.glsl"
+#endif
+
+#ifndef PREPARED
+void prepare_format() {}
 #endif
 
 // The factor of a whole row: 1 where the factors lie elsewhere.
@@ -38,19 +54,17 @@ float row_scale(uvec2 s, uint row) {
 #endif
 }
 
-// The factor of the group that holds `col`. A group never ends inside a block: group % 8 == 0.
-float group_scale(uvec2 s, uint row, uint cols, uint col, uint group) {
-#if SCALES == SCALES_GROUP
-    return Floats(s).at[row * ((cols + group - 1) / group) + col / group];
-#else
+// The factor of the group that holds `col`.
+#if SCALES != SCALES_GROUP
+float group_scale(uvec2 w, uvec2 s, uint row, uint cols, uint col, uint group) {
     return 1.0;
-#endif
 }
+#endif
 
 // Eight decoded weights.
 Eight load8(uvec2 w, uvec2 s, uint row, uint cols, uint col, uint group) {
     Eight v = codes8(w, row * (cols / 8) + col / 8);
-    float f = row_scale(s, row) * group_scale(s, row, cols, col, group);
+    float f = row_scale(s, row) * group_scale(w, s, row, cols, col, group);
     return Eight(v.lo * f, v.hi * f);
 }
 

@@ -1,4 +1,4 @@
-// formats: f32 bf16 f16 i8 i4 i4g
+// formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e
 #version 460
 // y = glu(Wg x', Wu x'): both matrices meet each loaded input.
 #extension GL_GOOGLE_include_directive : require

@@ -1,4 +1,4 @@
-// formats: f32 bf16 f16 i8 i4 i4g
+// formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e
 #version 460
 // y = W x (+ bias) (+ add) for many rows: 64 outputs of 16 rows a workgroup, weights decoded once into shared memory.
 #extension GL_GOOGLE_include_directive : require
@@ -52,7 +52,7 @@ void stage_weights(uint first, uint col) {
             v[k] = Eight(vec4(0.0), vec4(0.0));
             if (row < out_ && col + c < inp) {
                 v[k] = codes8(w, row * (inp / 8) + (col + c) / 8);
-                float f = group_scale(s, row, inp, col + c, group);
+                float f = group_scale(w, s, row, inp, col + c, group);
                 v[k] = Eight(v[k].lo * f, v[k].hi * f);
             }
         }

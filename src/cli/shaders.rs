@@ -67,7 +67,7 @@ const LOCAL: u32 = 64;
 const RPW: u32 = 8;
 
 /// What the plans of GLM-5.2, Qwen3, Kimi K3 and DeepSeek V4 Flash dispatch (a test compares).
-const KERNELS: [Kernel; 15] = [
+const KERNELS: [Kernel; 16] = [
     Kernel { name: "absorb", loads: Loads::Absorb, constants: &[], used: &[&[]] },
     Kernel { name: "attn", loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel { name: "attn_latent", loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
@@ -111,6 +111,8 @@ const KERNELS: [Kernel; 15] = [
         constants: &["NORM", "BIAS", "ADD", "GATHER"],
         used: &[&[0, 0, 0, 0], &[0, 0, 0, 1], &[0, 0, 1, 0], &[0, 1, 0, 0]],
     },
+    // For experts in E8.
+    Kernel { name: "rotate", loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "route",
         loads: Loads::Nothing,

@@ -20,6 +20,7 @@
 //! `docs/formats.md` has the byte layouts and the errors in a table. Source: formats.md sections 0 to 7.
 
 pub mod activation;
+mod codebook;
 mod e8;
 mod encode;
 mod float;
@@ -36,7 +37,7 @@ pub mod rotation;
 pub(crate) mod tests;
 mod view;
 
-pub use e8::CODEBOOK;
+pub use codebook::CODEBOOK;
 pub use encode::{EncodeError, Encoded, Encoder, encode};
 pub use format::{BlockScale, Format};
 pub use view::{View, ViewError};

@@ -13,6 +13,12 @@ pub enum Variant {
     I8,
     I4,
     I4g,
+    I2,
+    I3,
+    Mxfp4,
+    Fp8,
+    Fp8e,
+    E8,
 }
 
 impl Variant {
@@ -24,6 +30,12 @@ impl Variant {
             Variant::I8 => "i8",
             Variant::I4 => "i4",
             Variant::I4g => "i4g",
+            Variant::I2 => "i2",
+            Variant::I3 => "i3",
+            Variant::Mxfp4 => "mx",
+            Variant::Fp8 => "fp8",
+            Variant::Fp8e => "fp8e",
+            Variant::E8 => "e8",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Where each node runs: on the GPU if a kernel exists for it, else on the CPU, with the reason.
 
 use super::pass::Variant;
-use crate::formats::Format;
+use crate::formats::{BlockScale, Format, rotation};
 use crate::graph::{Graph, Node, WeightId};
 use crate::names::glob;
 use crate::ops::op::Segment;
@@ -50,7 +50,13 @@ pub fn variant(format: Format) -> Option<Variant> {
         Format::Int8Row => Variant::I8,
         Format::Int4Row => Variant::I4,
         Format::Int4Grouped { .. } => Variant::I4g,
-        _ => return None,
+        Format::Int2Row => Variant::I2,
+        Format::Int3G64 => Variant::I3,
+        Format::Mxfp4 => Variant::Mxfp4,
+        Format::Fp8Block { scale: BlockScale::F32 } => Variant::Fp8,
+        Format::Fp8Block { scale: BlockScale::Ue8m0 } => Variant::Fp8e,
+        Format::E8 => Variant::E8,
+        Format::I32 | Format::I64 => return None,
     })
 }
 
@@ -185,8 +191,12 @@ fn missing(graph: &Graph, node: &Node, formats: Formats) -> Option<String> {
             return no(&format!(" with {} weights", format.name()));
         }
         let cols = graph.weight(id).need.shape.last().copied().unwrap_or(1);
-        if cols % 8 != 0 {
-            return no(&format!(" with {cols} columns: they must be a multiple of 8"));
+        let whole = whole_columns(format);
+        if cols % whole != 0 {
+            return no(&format!(" with {cols} columns of {}: they must be a multiple of {whole}", format.name()));
+        }
+        if format == Format::E8 && rotation::blocks(cols as usize).any(|n| n > ROTATED) {
+            return no(&format!(" with {cols} columns of {}: its rotation is too long", format.name()));
         }
     }
     if matches!(node.op, Op::MoeExperts { .. }) && formats(node.weights[0]) != formats(node.weights[1]) {
@@ -194,6 +204,19 @@ fn missing(graph: &Graph, node: &Node, formats: Formats) -> Option<String> {
     }
     None
 }
+
+/// Columns that kernels read together: eight, or a whole block of the format.
+fn whole_columns(format: Format) -> u64 {
+    match format {
+        Format::Int3G64 => 64,
+        Format::Mxfp4 => 32,
+        Format::E8 => 256,
+        _ => 8,
+    }
+}
+
+/// Longest block of a rotation that `rotate.comp` has shared memory for.
+const ROTATED: usize = 4096;
 
 /// Widths that a kernel's loads or its shared memory are not made for.
 fn unfit(op: &Op) -> Option<&'static str> {

@@ -331,8 +331,7 @@ pub fn model_from(
     (dir, model)
 }
 
-/// A model of the pieces, its weights in three random formats of those that devices read: pipelines for all six would
-/// cost most of a test's time.
+/// A model of the pieces, its weights in three random formats: pipelines for all would cost most of a test's time.
 pub fn model(pieces: &[Piece], widths: &Widths, seed: u64) -> (tempfile::TempDir, Model) {
     model_in(&Stored::ALL, pieces, widths, seed)
 }

@@ -25,13 +25,20 @@ pub enum Stored {
 pub const GROUP: usize = 64;
 
 impl Stored {
-    /// Those that kernels for devices read.
-    pub const ALL: [Stored; 6] =
-        [Stored::F32, Stored::Bf16, Stored::F16, Stored::Int8Row, Stored::Int4Row, Stored::Int4Grouped];
-
-    /// Those that only the processor reads.
-    pub const HOST: [Stored; 6] =
-        [Stored::Int2Row, Stored::Int3G64, Stored::Mxfp4, Stored::Fp8, Stored::Fp8Ue8m0, Stored::E8];
+    pub const ALL: [Stored; 12] = [
+        Stored::F32,
+        Stored::Bf16,
+        Stored::F16,
+        Stored::Int8Row,
+        Stored::Int4Row,
+        Stored::Int4Grouped,
+        Stored::Int2Row,
+        Stored::Int3G64,
+        Stored::Mxfp4,
+        Stored::Fp8,
+        Stored::Fp8Ue8m0,
+        Stored::E8,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {

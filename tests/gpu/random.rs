@@ -9,6 +9,7 @@ use crate::common::stored::Stored;
 use crate::device::{Gpu, with};
 use crate::support::worst_row;
 use coli::graph::Value;
+use coli::ops::Op;
 use coli::plan::place::{Place, Rule};
 use coli::run::vulkan::Options;
 use coli::run::{Device, Model, Session, Sizes};
@@ -67,16 +68,21 @@ fn placement(model: &Model, seed: u64) -> Vec<Rule> {
     (0..count).map(rule).collect()
 }
 
-/// Experts stored rotated have no kernel: the plan puts them on the CPU, which rotates what they meet.
+/// Experts that are stored rotated, on the device and on the CPU, each of which rotates what they meet.
 #[test]
-fn rotated_experts_run_on_the_cpu() {
+fn rotated_experts() {
     with(|gpu| {
         for shared in [false, true] {
             let pieces = [Piece::Moe { groups: 2, softmax: shared, shared }];
             let (_dir, model) = model_in(&[Stored::E8], &pieces, &BLOCKS, 5);
-            let (e, n) = compare(gpu, &model, &oracle(&model), vec![], "rotated experts");
-            println!("{n} values, worst difference {e:.1e}");
-            assert!(n > 50, "only {n} values were seen");
+            let want = oracle(&model);
+            let experts = model.graph.nodes().find(|(_, n)| matches!(n.op, Op::MoeExperts { .. }));
+            let pattern = experts.unwrap().1.path();
+            for rules in [vec![], vec![Rule { pattern, place: Place::Cpu }]] {
+                let (e, n) = compare(gpu, &model, &want, rules, "rotated experts");
+                println!("{n} values, worst difference {e:.1e}");
+                assert!(n > 50, "only {n} values were seen");
+            }
         }
     });
 }

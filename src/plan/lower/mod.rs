@@ -223,6 +223,7 @@ impl<'a> Lower<'a> {
 
     fn group(&self, w: WeightId) -> u32 {
         match self.format(w) {
+            // The other grouped formats have groups of one size only.
             Format::Int4Grouped { group } => group,
             _ => 0,
         }

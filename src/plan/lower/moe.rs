@@ -1,8 +1,9 @@
 //! Routing and experts.
 
-use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
-use super::pending::{Pending, Repr, View, glu_numbers};
+use super::super::pass::{Bind, Buf, Count, Dispatch, Pass, Push, Work};
+use super::pending::{Load, Pending, Repr, View, glu_numbers};
 use super::{LOCAL, Lower, PER_GROUP, groups, unused};
+use crate::formats::{Format, rotation};
 use crate::ops::op::{GroupScore, Router, Score};
 use crate::ops::{Op, ResourceId};
 use petgraph::graph::NodeIndex;
@@ -44,7 +45,10 @@ impl Lower<'_> {
     pub fn experts(&mut self, index: NodeIndex) -> Repr {
         let node = self.node(index);
         let Op::MoeExperts { inp, ff, k, kind, experts, .. } = node.op else { unreachable!("MoeExperts") };
-        let x = self.load(node.inputs[0]);
+        let x = match self.format(node.weights[0]) {
+            Format::E8 => self.rotated(index),
+            _ => self.load(node.inputs[0]),
+        };
         let route = self.force(node.inputs[1]);
         let hidden = self.transient(format!("{} hidden", node.path()), (k * ff) as u32);
         let w = node.weights[0];
@@ -75,7 +79,40 @@ impl Lower<'_> {
             bytes: share(per_expert),
         };
         self.emit(index, &x.nodes, dispatch);
+        if self.format(node.weights[2]) == Format::E8 {
+            let rows = View { buf: hidden, stride: (k * ff) as u32, off: 0, head: ff as u32 };
+            self.emit_rotate(index, "hidden rotated", rows, hidden, [ff, k]);
+        }
         Repr::Pending(Pending::Experts { node: index, hidden, adds: vec![], nodes: vec![] })
+    }
+
+    /// The experts' input through the rotation that their stored matrices have been through.
+    fn rotated(&mut self, index: NodeIndex) -> Load {
+        let node = self.node(index);
+        let Op::MoeExperts { inp, .. } = node.op else { unreachable!("MoeExperts") };
+        let x = self.force(node.inputs[0]);
+        let buf = self.transient(format!("{} rotated", node.path()), inp as u32);
+        self.emit_rotate(index, "rotated", x, buf, [inp, 1]);
+        let view = View { buf, stride: inp as u32, off: 0, head: inp as u32 };
+        Load { view, kind: 0, norm: Push::NoAddress, eps: 0.0, nodes: vec![] }
+    }
+
+    /// Rotates `count` vectors of `dim` values in each row of `x`, into dense rows of `to`, which may be `x` itself.
+    fn emit_rotate(&mut self, index: NodeIndex, what: &str, x: View, to: Buf, [dim, count]: [usize; 2]) {
+        let blocks = rotation::blocks(dim).count();
+        let dispatch = Dispatch {
+            kernel: "rotate",
+            variant: None,
+            spec: vec![LOCAL],
+            push: vec![Push::U32(dim as u32), Push::U32(blocks as u32), Push::U32(x.stride), Push::U32(x.off)],
+            set0: vec![Bind::read(x.buf), Bind::write(to)],
+            set1: vec![],
+            groups: (Count::Fixed((blocks * count) as u32), Count::Rows(1)),
+            bytes: 0,
+        };
+        let node = self.node(index);
+        let (name, layer) = (format!("{} {what}", node.path()), node.layer);
+        self.out.passes.push(Pass { name, layer, nodes: vec![], work: Work::Dispatch(dispatch) });
     }
 
     /// The experts' second pass, with the sums it has taken in.
