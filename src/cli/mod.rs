@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand. Results go to stdout, everything else to stderr.
 
 mod args;
+mod bench_layers;
 mod check;
 mod demo;
 mod device;
@@ -74,6 +75,10 @@ struct Bench {
 enum BenchCommand {
     /// Share of questions that a model answers word for word: tells weight formats apart
     Quality(quality::Args),
+    /// Time a decode step of real-size layers with made-up weights on a Vulkan device
+    Decode(bench_layers::Args),
+    /// The same of a prompt step
+    Prefill(bench_layers::Args),
 }
 
 /// Runs the command line and returns the exit code.
@@ -88,6 +93,8 @@ pub fn run() -> ExitCode {
         Command::Trace(args) => trace::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Bench(Bench { what: BenchCommand::Quality(args) }) => quality::run(args),
+        Command::Bench(Bench { what: BenchCommand::Decode(args) }) => bench_layers::decode(args),
+        Command::Bench(Bench { what: BenchCommand::Prefill(args) }) => bench_layers::prefill(args),
         Command::Shaders(args) => shaders::run(args),
     };
     match done {

@@ -3,6 +3,7 @@
 //! [`weights`] uploads what kernels read by address, [`bind`] turns a plan into recorded command buffers, [`params`] lays out
 //! what changes per step, [`values`] converts what crosses to the host. A step is one walk over the plan's instruction list.
 
+pub mod bench;
 mod bind;
 mod fault;
 mod params;
@@ -126,11 +127,11 @@ pub const DECODE_ROWS: u32 = 8;
 const RESERVE: u64 = 256 << 20;
 
 /// Memory of a session, known before anything is allocated.
-fn needs(graph: &Graph, weights: &Bound, states: &States, plans: &[&Plan]) -> [Need; 3] {
+fn needs(weights: u64, states: &States, plans: &[&Plan]) -> [Need; 3] {
     let own: u64 = plans.iter().map(|p| p.arena).sum();
     let kept: u64 = used_states(plans).iter().map(|s| 4 * states.values(s.0 as usize) as u64).sum();
     let sum = |sizes: fn(&Plan) -> &[u64]| plans.iter().flat_map(|p| sizes(p)).sum::<u64>();
-    let device = own + kept + weights::bytes(graph, weights, plans);
+    let device = own + kept + weights;
     [
         Need { kind: Kind::DeviceLocal, bytes: device },
         Need { kind: Kind::Upload, bytes: sum(|p| &p.lowered.uploads) + weights::STAGING },
@@ -158,8 +159,9 @@ impl Vulkan {
         let prompt = plan(Role::Prompt, limits.chunk)?;
         let decode = plan(Role::Decode, DECODE_ROWS)?;
         let states = States::new(&graph, limits);
-        device.check_budget(&needs(&graph, &weights, &states, &[&prompt, &decode]), RESERVE)?;
-        let uploaded = DeviceWeights::upload(&device, &graph, &weights, &[&prompt, &decode])?;
+        let plans = [&prompt, &decode];
+        device.check_budget(&needs(weights::bytes(&graph, &*weights, &plans), &states, &plans), RESERVE)?;
+        let uploaded = DeviceWeights::upload(&device, &graph, &*weights, &[&prompt, &decode])?;
         let device_states = state_buffers(&device, &graph, &states, &[&prompt, &decode])?;
         let pipelines = bind::pipelines(&device, &[&prompt, &decode])?;
         let bind = |plan| {

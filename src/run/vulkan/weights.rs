@@ -5,7 +5,7 @@ use crate::graph::{Graph, WeightId};
 use crate::plan::Plan;
 use crate::plan::pass::{Push, Work};
 use crate::vk::{self, Buffer, BufferDesc, Kind, Usage};
-use crate::weights::{Bound, Tensor};
+use crate::weights::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A matrix in device memory: codes, then scales from the next 16 bytes on.
@@ -25,7 +25,16 @@ pub struct DeviceWeights {
 pub const STAGING: u64 = 32 << 20;
 
 /// Bytes of device memory that the plans' weights take, without the rounding of allocations.
-pub fn bytes(graph: &Graph, weights: &Bound, plans: &[&Plan]) -> u64 {
+pub fn bytes(graph: &Graph, weights: &dyn Source, plans: &[&Plan]) -> u64 {
+    let (matrices, vectors) = read_by(plans);
+    let matrix =
+        |w: &u32| weights.matrices(WeightId(*w)).iter().map(|(_, c, f)| (c.len() + f.len()) as u64).sum::<u64>();
+    let vector = |w: &u32| 4 * graph.weight(WeightId(*w)).need.shape.iter().product::<u64>();
+    matrices.iter().map(matrix).sum::<u64>() + vectors.iter().map(vector).sum::<u64>()
+}
+
+/// Numbers of the matrices and of the vectors that plans read by address.
+fn read_by(plans: &[&Plan]) -> (BTreeSet<u32>, BTreeSet<u32>) {
     let (mut matrices, mut vectors) = (BTreeSet::new(), BTreeSet::new());
     for push in plans.iter().flat_map(|p| &p.lowered.passes).flat_map(pushes) {
         match push {
@@ -34,28 +43,54 @@ pub fn bytes(graph: &Graph, weights: &Bound, plans: &[&Plan]) -> u64 {
             _ => {}
         }
     }
-    let stored = |t: &Tensor| (t.view().data.len() + t.view().scales.len()) as u64;
-    let matrix = |w: u32| (0..weights.count(w as usize)).map(|e| stored(weights.expert(w as usize, e))).sum::<u64>();
-    let vector = |w: u32| 4 * graph.weight(WeightId(w)).need.shape.iter().product::<u64>();
-    matrices.into_iter().map(matrix).sum::<u64>() + vectors.into_iter().map(vector).sum::<u64>()
+    (matrices, vectors)
+}
+
+/// Where the bytes of weights come from.
+pub trait Source {
+    /// Names, codes and scales of a weight's matrices, one per expert.
+    fn matrices(&self, w: WeightId) -> Vec<(String, &[u8], &[u8])>;
+    /// Name and values of a vector of `len` values.
+    fn vector(&self, w: WeightId, len: usize) -> (String, Vec<f32>);
+}
+
+impl Source for Bound {
+    fn matrices(&self, w: WeightId) -> Vec<(String, &[u8], &[u8])> {
+        let tensors = (0..self.count(w.0 as usize)).map(|e| self.expert(w.0 as usize, e));
+        tensors.map(|t| (t.name().to_string(), t.view().data, t.view().scales)).collect()
+    }
+
+    fn vector(&self, w: WeightId, len: usize) -> (String, Vec<f32>) {
+        let t = self.one(w.0 as usize);
+        let view = t.view();
+        let mut values = vec![0.0f32; view.rows * view.cols];
+        (0..view.rows).for_each(|r| view.decode_row(r, &mut values[r * view.cols..(r + 1) * view.cols]));
+        values.truncate(len);
+        (t.name().to_string(), values)
+    }
 }
 
 impl DeviceWeights {
     /// Uploads what the plans' passes read, each weight once.
-    pub fn upload(device: &vk::Device, graph: &Graph, weights: &Bound, plans: &[&Plan]) -> Result<Self, VulkanError> {
+    pub fn upload(
+        device: &vk::Device,
+        graph: &Graph,
+        weights: &dyn Source,
+        plans: &[&Plan],
+    ) -> Result<Self, VulkanError> {
         let mut up = Uploader::new(device)?;
         let mut out = Self { matrices: BTreeMap::new(), vectors: BTreeMap::new(), tables: BTreeMap::new() };
         for push in plans.iter().flat_map(|p| &p.lowered.passes).flat_map(pushes) {
             match push {
                 Push::Codes(w) | Push::Experts(w) if !out.matrices.contains_key(&w.0) => {
-                    let count = weights.count(w.0 as usize);
-                    let tensors = (0..count).map(|e| weights.expert(w.0 as usize, e));
-                    let matrices = tensors.map(|t| up.matrix(t)).collect::<Result<Vec<_>, _>>()?;
-                    out.matrices.insert(w.0, matrices);
+                    let stored = weights.matrices(*w).into_iter();
+                    let matrices = stored.map(|(name, data, scales)| up.matrix(&name, data, scales));
+                    out.matrices.insert(w.0, matrices.collect::<Result<Vec<_>, _>>()?);
                 }
                 Push::Vector(w) if !out.vectors.contains_key(&w.0) => {
                     let len = graph.weight(*w).need.shape.iter().product::<u64>() as usize;
-                    out.vectors.insert(w.0, up.vector(weights.one(w.0 as usize), len)?);
+                    let (name, values) = weights.vector(*w, len);
+                    out.vectors.insert(w.0, up.buffer(&name, bytemuck::cast_slice(&values))?);
                 }
                 _ => {}
             }
@@ -113,22 +148,13 @@ impl<'a> Uploader<'a> {
         Ok(Self { device, staging: Buffer::new(device, &desc)?, used: 0, copies: vec![] })
     }
 
-    fn matrix(&mut self, t: &Tensor) -> Result<Matrix, VulkanError> {
-        let view = t.view();
-        let scales = (view.data.len() as u64).next_multiple_of(16);
-        let size = (scales + view.scales.len() as u64).next_multiple_of(16);
-        let buffer = self.make(t.name(), size)?;
-        self.copy(&buffer, 0, view.data)?;
-        self.copy(&buffer, scales, view.scales)?;
+    fn matrix(&mut self, name: &str, codes: &[u8], factors: &[u8]) -> Result<Matrix, VulkanError> {
+        let scales = (codes.len() as u64).next_multiple_of(16);
+        let size = (scales + factors.len() as u64).next_multiple_of(16);
+        let buffer = self.make(name, size)?;
+        self.copy(&buffer, 0, codes)?;
+        self.copy(&buffer, scales, factors)?;
         Ok(Matrix { buffer, scales })
-    }
-
-    fn vector(&mut self, t: &Tensor, len: usize) -> Result<Buffer, VulkanError> {
-        let view = t.view();
-        let mut values = vec![0.0f32; view.rows * view.cols];
-        (0..view.rows).for_each(|r| view.decode_row(r, &mut values[r * view.cols..(r + 1) * view.cols]));
-        values.truncate(len);
-        self.buffer(t.name(), bytemuck::cast_slice(&values))
     }
 
     fn buffer(&mut self, label: &str, bytes: &[u8]) -> Result<Buffer, VulkanError> {

@@ -1,0 +1,263 @@
+//! Plans on a device with made-up weights, for time alone: layers of any size without a model.
+//!
+//! Weights are 16 random rows in their real encoding, repeated; norms are ones. Every pass has its time by the device's
+//! clock. Nothing is compared with anything here.
+
+use super::bind::{self, BoundPlan, On};
+use super::weights::{self, DeviceWeights, Source};
+use super::{Options, VulkanError, needs, state_buffers};
+use crate::formats::{Encoded, Format, encode};
+use crate::graph::{Graph, Limits, Role, Row, States, Step, StepError, WeightId};
+use crate::plan::compile::Instr;
+use crate::plan::place::Rule;
+use crate::plan::{Plan, Shape, compile};
+use crate::vk::{
+    self, Buffer, BufferDesc, Capture, Kind, PipelineDesc, Replay, SetDesc, SetPool, Stages, Timestamps, Usage,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Why a bench cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    #[error(transparent)]
+    Vulkan(#[from] VulkanError),
+    #[error(transparent)]
+    Step(#[from] StepError),
+    #[error("{node} runs on the CPU ({why}), where these weights do not exist")]
+    OnCpu { node: String, why: String },
+    #[error("{weight}: {why}")]
+    Weight { weight: String, why: String },
+}
+
+impl From<vk::Error> for BenchError {
+    fn from(e: vk::Error) -> Self {
+        BenchError::Vulkan(e.into())
+    }
+}
+
+/// Rows that are made; matrices repeat them. Few enough for the slow encoder of E8.
+const MADE: usize = 16;
+
+/// Random weights of a graph.
+pub struct Random<'a> {
+    graph: &'a Graph,
+    formats: HashMap<u32, (Format, usize)>,
+    matrices: HashMap<(Format, usize, usize), Encoded>,
+}
+
+/// Values in -1..1, the same every time.
+fn noise(n: usize) -> Vec<f32> {
+    let mut x = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..n).map(|_| next()).collect()
+}
+
+impl<'a> Random<'a> {
+    /// Makes a matrix for each format and size that a weight has.
+    pub fn new(graph: &'a Graph, format: &dyn Fn(WeightId) -> Format) -> Result<Self, BenchError> {
+        let (mut formats, mut matrices) = (HashMap::new(), HashMap::new());
+        for (i, w) in graph.weights.iter().enumerate() {
+            let (format, shape) = (format(WeightId(i as u32)), &w.need.shape);
+            let cols = shape.last().copied().unwrap_or(1) as usize;
+            let rows = shape.iter().product::<u64>() as usize / cols.max(1);
+            formats.insert(i as u32, (format, w.need.experts.map_or(1, |e| e as usize)));
+            if let std::collections::hash_map::Entry::Vacant(slot) = matrices.entry((format, rows, cols)) {
+                // About what a trained matrix has: products keep the size of their input.
+                let few = MADE.min(rows);
+                let values: Vec<f32> = noise(few * cols).iter().map(|x| x * (3.0 / cols as f32).sqrt()).collect();
+                let why = |e: crate::formats::EncodeError| BenchError::Weight {
+                    weight: w.need.names.join(" or "),
+                    why: e.to_string(),
+                };
+                let made = encode(format, cols, &values).map_err(why)?;
+                let whole = |part: &[u8], bytes: u64| part.iter().copied().cycle().take(bytes as usize).collect();
+                let (r, c) = (rows as u64, cols as u64);
+                let (data, scales) =
+                    (whole(&made.data, format.data_bytes(r, c)), whole(&made.scales, format.scale_bytes(r, c)));
+                slot.insert(Encoded { data, scales });
+            }
+        }
+        Ok(Self { graph, formats, matrices })
+    }
+}
+
+impl Source for Random<'_> {
+    fn matrices(&self, w: WeightId) -> Vec<(String, &[u8], &[u8])> {
+        let (format, count) = self.formats[&w.0];
+        let shape = &self.graph.weight(w).need.shape;
+        let cols = shape.last().copied().unwrap_or(1) as usize;
+        let made = &self.matrices[&(format, shape.iter().product::<u64>() as usize / cols.max(1), cols)];
+        (0..count).map(|e| (format!("weight {}.{e}", w.0), &made.data[..], &made.scales[..])).collect()
+    }
+
+    fn vector(&self, w: WeightId, len: usize) -> (String, Vec<f32>) {
+        (format!("weight {}", w.0), vec![1.0; len])
+    }
+}
+
+/// A pass and the time it took.
+#[derive(Debug, Clone)]
+pub struct PassTime {
+    pub name: String,
+    pub layer: Option<u32>,
+    /// Its shader, or `copy`.
+    pub kind: String,
+    /// Microseconds from the first pass of the step to its start, and its length.
+    pub start: f64,
+    pub us: f64,
+    /// Bytes of weights and caches that it reads.
+    pub bytes: u64,
+}
+
+/// A step.
+#[derive(Debug, Clone)]
+pub struct StepTime {
+    pub passes: Vec<PassTime>,
+    /// Microseconds on the host from the first submit to the end of the wait.
+    pub wall: f64,
+}
+
+/// A plan with made-up weights, ready to run.
+pub struct Bench {
+    device: vk::Device,
+    bound: BoundPlan,
+    limits: Limits,
+    submitted: u64,
+    _weights: DeviceWeights,
+}
+
+impl Bench {
+    /// Compiles a plan of one role and uploads random weights for it. With `timed` each pass is timed, which costs a little.
+    pub fn new(
+        device: vk::Device,
+        graph: &Arc<Graph>,
+        random: &Random,
+        rules: &[Rule],
+        (role, shape): (Role, Shape),
+        timed: bool,
+    ) -> Result<Self, BenchError> {
+        let formats = |w: WeightId| random.formats.get(&w.0).map(|(f, _)| *f);
+        let plan = compile(graph, &formats, rules, role, shape).map_err(VulkanError::from)?;
+        on_device_only(graph, &plan)?;
+        let limits = Limits { vocab: graph.vocab as u32, ctx: shape.ctx, slots: 1, chunk: shape.rows };
+        let states = States::new(graph, limits);
+        let bytes = weights::bytes(graph, random, &[&plan]);
+        device.check_budget(&needs(bytes, &states, &[&plan]), super::RESERVE)?;
+        let uploaded = DeviceWeights::upload(&device, graph, random, &[&plan])?;
+        let buffers = state_buffers(&device, graph, &states, &[&plan])?;
+        let pipelines = bind::pipelines(&device, &[&plan])?;
+        let on = On { device: &device, pipelines: &pipelines, weights: &uploaded, states: &buffers };
+        let options = Options { timed, ..Options::default() };
+        let bound = BoundPlan::new(on, plan, &options)?;
+        let submitted = device.compute().map_err(vk::Error::from)?.submitted();
+        Ok(Self { device, bound, limits, submitted, _weights: uploaded })
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.bound.plan
+    }
+
+    /// Runs `rows` rows that follow `position` positions, all of which want logits.
+    pub fn step(&mut self, rows: u32, position: u32) -> Result<StepTime, BenchError> {
+        let row = |i: u32| Row { token: i % self.limits.vocab, position: position + i, slot: 0, logits: true };
+        let plan = &self.bound.plan;
+        let step = Step::new(plan.role, (0..rows).map(row).collect(), self.limits, &[position])?;
+        let queue = self.device.compute().map_err(vk::Error::from)?;
+        let params = self.bound.record_params(queue, &step, 0)?;
+        let start = Instant::now();
+        let mut first = Some(params);
+        for instr in &plan.instrs {
+            let Instr::Submit(b) = *instr else { continue };
+            let batch = &self.bound.batches[b];
+            self.submitted += 1;
+            match first.take() {
+                Some(params) => queue.submit(&[&params, batch], &[], self.submitted)?,
+                None => queue.submit(&[batch], &[], self.submitted)?,
+            }
+        }
+        queue.wait(self.submitted, self.device.deadline())?;
+        let wall = start.elapsed().as_secs_f64() * 1e6;
+        Ok(StepTime { passes: self.passes(rows, position)?, wall })
+    }
+
+    fn passes(&self, rows: u32, position: u32) -> Result<Vec<PassTime>, BenchError> {
+        let Some(times) = &self.bound.times else { return Ok(vec![]) };
+        let times = times.read()?;
+        let first = times.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+        let passes = self.bound.plan.lowered.passes.iter().enumerate();
+        let timed = passes.filter_map(|(i, p)| {
+            let (from, to) = (times[2 * i]?, times[2 * i + 1]?);
+            let bytes = match &p.work {
+                crate::plan::pass::Work::Dispatch(d) => d.traffic(rows, position + rows),
+                _ => 0,
+            };
+            let (start, us) = ((from - first) / 1e3, (to - from) / 1e3);
+            Some(PassTime { name: p.name.clone(), layer: p.layer, kind: p.kind(), start, us, bytes })
+        });
+        let mut timed: Vec<PassTime> = timed.collect();
+        timed.sort_by(|a, b| a.start.total_cmp(&b.start));
+        Ok(timed)
+    }
+}
+
+fn on_device_only(graph: &Graph, plan: &Plan) -> Result<(), BenchError> {
+    let why = |(placed, (_, node)): (&crate::plan::place::Placed, (_, &crate::graph::Node))| {
+        let why = placed.why.clone()?;
+        Some(BenchError::OnCpu { node: node.path(), why })
+    };
+    plan.placed.iter().zip(graph.nodes()).find_map(why).map_or(Ok(()), Err)
+}
+
+/// Bytes that [`read_gbps`] reads.
+const READ: u64 = 1 << 30;
+
+/// Bandwidth of reading memory and nothing else, GB/s: the best of some passes, one after another.
+pub fn read_gbps(device: &vk::Device) -> Result<f64, BenchError> {
+    const LOCAL: u32 = 256;
+    let shader = vk::find("bench_read")?;
+    let cache = vk::PipelineCache::open(device)?;
+    let desc = PipelineDesc {
+        label: "read",
+        shader,
+        constants: &[(0, LOCAL)],
+        subgroup_size: None,
+        capture: Capture::Nothing,
+    };
+    let pipeline = vk::Pipeline::new(device, &cache, &desc)?;
+    let make = |label, size, usage| Buffer::new(device, &BufferDesc { label, size, usage, kind: Kind::DeviceLocal });
+    let from = make("read", READ, Usage::ADDRESS | Usage::TRANSFER_DST)?;
+    let to = make("read result", 256, Usage::STORAGE)?;
+    let layout = pipeline.set_layout(0)?;
+    let ranges = [vk::BufferRange::whole(&to)];
+    let sets = SetPool::exact(device, "read", &[SetDesc { label: "read", layout, ranges: &ranges }])?;
+    let pieces = 64 * LOCAL;
+    let groups = (READ / 16 / u64::from(pieces)) as u32;
+    let mut push = from.address()?.to_le_bytes().to_vec();
+    push.extend(pieces.to_le_bytes());
+    push.resize(shader.push_size as usize, 0);
+    const PASSES: u32 = 12;
+    let times = Timestamps::new(device, "read", 2 * PASSES)?;
+    let queue = device.compute().map_err(vk::Error::from)?;
+    let mut r = queue.recorder("read", Replay::Once)?;
+    r.reset_timestamps(&times).fill(&from, 0, READ, 1).barrier(vk::Scope::TRANSFER_WRITE, bind::everything());
+    r.bind(&pipeline).set(0, &sets[0]).push(&push);
+    for pass in 0..PASSES {
+        r.timestamp(&times, 2 * pass, Stages::COMPUTE).dispatch([groups, 1, 1]);
+        r.timestamp(&times, 2 * pass + 1, Stages::COMPUTE).barrier(bind::everything(), bind::everything());
+    }
+    let value = queue.submitted() + 1;
+    queue.submit(&[&r.finish()?], &[], value)?;
+    queue.wait(value, device.deadline())?;
+    let mut best = f64::INFINITY;
+    for pass in 0..PASSES {
+        best = times.elapsed(2 * pass, 2 * pass + 1)?.map_or(best, |t| best.min(t));
+    }
+    Ok(READ as f64 / best)
+}
