@@ -2,13 +2,13 @@
 // share. The kernel declares the caches and names them KEYS and VALUES (vec4), fills `query`, and stages where the
 // rows of a tile begin. The order of all sums follows from the positions alone.
 
-const uint TILE = 64;
+const uint TILE = 128;
 // Positions whose loads are under way together.
 const uint AT_ONCE = 8;
 // rank + rope of a latent row, or the channels of a head.
 const uint MAX_WIDTH = 576;
 // Places for sums: value channels in fours, times the parts of a tile that are summed side by side.
-const uint MAX_SUMS = 256;
+const uint MAX_SUMS = 512;
 const float LOWEST = -3.4e38;
 
 // Two tiles: the last may still be read while the next is staged.

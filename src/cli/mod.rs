@@ -11,6 +11,7 @@ mod failure;
 mod files;
 mod generate;
 mod graph;
+mod kernels;
 mod logits;
 mod plan;
 mod progress;

@@ -2,7 +2,7 @@
 
 use super::super::pass::{Bind, Count, Dispatch, Push};
 use super::pending::{Repr, View};
-use super::{LOCAL, Lower, PER_GROUP, groups, unused};
+use super::{ATTENTION, LOCAL, Lower, groups, per_group, unused};
 use crate::ops::Op;
 use petgraph::graph::NodeIndex;
 
@@ -46,7 +46,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "expand",
             variant: Some(self.variant(w)),
-            spec: vec![LOCAL, PER_GROUP],
+            spec: vec![LOCAL, per_group((heads * v_dim) as u32)],
             push: vec![
                 Push::Codes(w),
                 Push::Scales(w),
@@ -58,7 +58,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(l.buf), Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups((heads * v_dim) as u32, PER_GROUP), Count::Rows(8)),
+            groups: (groups((heads * v_dim) as u32, per_group((heads * v_dim) as u32)), Count::Rows(8)),
             bytes: self.bytes(w) * v_dim as u64 / (nope + v_dim) as u64,
         };
         self.emit(index, &[], dispatch);
@@ -75,7 +75,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "attn_latent",
             variant: None,
-            spec: vec![LOCAL, u32::from(select)],
+            spec: vec![ATTENTION, u32::from(select)],
             push: vec![
                 Push::U32(heads as u32),
                 Push::U32(rank as u32),
@@ -111,7 +111,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "attn",
             variant: None,
-            spec: vec![LOCAL],
+            spec: vec![ATTENTION],
             push: vec![
                 Push::U32(*heads as u32),
                 Push::U32(*kv_heads as u32),
@@ -164,7 +164,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "topk",
             variant: None,
-            spec: vec![LOCAL],
+            spec: vec![ATTENTION],
             push: vec![Push::U32(k as u32), Push::U32(scores.stride)],
             set0: vec![Bind::read(scores.buf), Bind::write(y.buf)],
             set1: vec![],

@@ -62,8 +62,17 @@ pub struct Lowered {
 
 /// Threads per workgroup.
 const LOCAL: u32 = 64;
-/// Outputs per workgroup of kernels that read weights.
-const PER_GROUP: u32 = 8;
+/// Threads per workgroup of attention: one has a head to itself, and there are few heads.
+const ATTENTION: u32 = 512;
+
+/// Outputs per workgroup of kernels that read weights: fewer of a small matrix, so that it fills a large device too.
+fn per_group(outputs: u32) -> u32 {
+    match outputs {
+        0..2048 => 2,
+        2048..4096 => 4,
+        _ => 8,
+    }
+}
 
 /// Makes passes of a placed graph.
 pub fn lower(graph: &Graph, placed: &[Placed], formats: Formats, role: Role, shape: Shape) -> Lowered {
