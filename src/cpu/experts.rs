@@ -4,6 +4,7 @@ use super::GRAIN;
 use super::elementwise::{Glu, glu};
 use super::matmul::{Job, Sum, matmul};
 use crate::formats::View;
+use crate::formats::rotation::Rotation;
 use rayon::prelude::*;
 
 /// Which experts each row visits, best first.
@@ -40,11 +41,36 @@ fn unions(ids: &[u32]) -> Vec<Union> {
     same.map(|visits| Union { expert: ids[visits[0]], visits: visits.to_vec() }).collect()
 }
 
+/// Rows of values, and the same rows rotated if there are matrices that hold rotated weights (formats.md 6.5).
+struct Inputs<'a> {
+    plain: &'a [f32],
+    rotated: Vec<f32>,
+    width: usize,
+}
+
+impl<'a> Inputs<'a> {
+    fn new(plain: &'a [f32], width: usize, matrices: impl IntoIterator<Item = View<'a>>) -> Inputs<'a> {
+        let mut rotated = vec![];
+        if matrices.into_iter().any(|w| w.format.rotates()) {
+            rotated.extend_from_slice(plain);
+            let rotation = Rotation::new(width);
+            rotated.par_chunks_exact_mut(width).for_each(|row| rotation.forward(row));
+        }
+        Inputs { plain, rotated, width }
+    }
+
+    /// The rows that a matrix is multiplied with.
+    fn facing(&self, w: View, rows: impl Iterator<Item = usize>) -> Vec<&[f32]> {
+        let all = if w.format.rotates() { &self.rotated } else { self.plain };
+        rows.map(|row| &all[row * self.width..][..self.width]).collect()
+    }
+}
+
 /// `y = sum_j w_j down_(e_j) glu(gate_(e_j) x, up_(e_j) x)`, j in rank order (models.md A.6, C.5 moe_experts).
 ///
 /// Each expert's output is reduced and rounded before it is weighed, and `acc = acc + w y` runs from rank 0
-/// (DESIGN 6). An expert's weights are decoded once for all its rows. `x` is `[rows][inp]`, `out` is
-/// `[rows][out]`.
+/// (DESIGN 6). An expert's weights are decoded once for all its rows; a row that meets rotated weights is rotated
+/// once for all its experts. `x` is `[rows][inp]`, `out` is `[rows][out]`.
 pub fn moe_experts<'w>(
     x: &[f32],
     inp: usize,
@@ -64,10 +90,10 @@ pub fn moe_experts<'w>(
         union.visits.iter().enumerate().for_each(|(i, v)| at[*v] = (u, i));
     }
     let n = ids.len();
-    let input = |u: &Union| u.visits.iter().map(|v| &x[v / k * inp..][..inp]).collect();
-    let job = |w: View<'w>, x| Job { w, first: 0, x };
-    let gates = experts.iter().zip(&unions).map(|(e, u)| job(e.gate, input(u)));
-    let ups = experts.iter().zip(&unions).map(|(e, u)| job(e.up, input(u)));
+    let inputs = Inputs::new(x, inp, experts.iter().flat_map(|e| [e.gate, e.up]));
+    let job = |w, u: &Union| Job { w, first: 0, x: inputs.facing(w, u.visits.iter().map(|v| v / k)) };
+    let gates = experts.iter().zip(&unions).map(|(e, u)| job(e.gate, u));
+    let ups = experts.iter().zip(&unions).map(|(e, u)| job(e.up, u));
     let jobs: Vec<Job> = gates.chain(ups).collect();
     let mut hidden = vec![0.0; 2 * n * ff];
     let place = |c: usize| if c < n { at[c] } else { (unions.len() + at[c - n].0, at[c - n].1) };
@@ -75,8 +101,9 @@ pub fn moe_experts<'w>(
     let (g, u) = hidden.split_at(n * ff);
     let mut active = vec![0.0; n * ff];
     glu(kind, g, u, &mut active);
-    let input = |u: &Union| u.visits.iter().map(|v| &active[v * ff..][..ff]).collect();
-    let jobs: Vec<Job> = experts.iter().zip(&unions).map(|(e, u)| job(e.down, input(u))).collect();
+    let inputs = Inputs::new(&active, ff, experts.iter().map(|e| e.down));
+    let job = |w, u: &Union| Job { w, first: 0, x: inputs.facing(w, u.visits.iter().copied()) };
+    let jobs: Vec<Job> = experts.iter().zip(&unions).map(|(e, u)| job(e.down, u)).collect();
     let mut results = vec![0.0; n * width];
     matmul(&jobs, width, Sum::F32, |c| at[c], &mut results);
     join(&results, weights, k, width, out);
@@ -97,6 +124,7 @@ pub fn join(results: &[f32], weights: &[f32], k: usize, width: usize, out: &mut 
 mod tests {
     use super::*;
     use crate::cpu::testing::{Stored, bits, close, noise, on_threads, product};
+    use crate::formats::Format;
 
     const INP: usize = 7;
     const FF: usize = 65;
@@ -149,6 +177,46 @@ mod tests {
         for r in 0..4 {
             let alone = run(&x[r * INP..][..INP], &ids[2 * r..][..2], &weights[2 * r..][..2], &e);
             assert_eq!(bits(&all[r * INP..][..INP]), bits(&alone));
+        }
+    }
+
+    /// E8 blocks with random codes and signs, and the matrix that they stand for.
+    fn lattice(seed: u64, rows: usize, cols: usize) -> (Vec<u8>, Vec<f32>) {
+        let mut data: Vec<u8> = noise(seed, rows * cols / 256 * 98).iter().map(|v| (v * 128.0) as i8 as u8).collect();
+        data.chunks_mut(98).for_each(|block| block[96..].copy_from_slice(&half::f16::from_f32(0.002).to_le_bytes()));
+        let mut values = crate::cpu::decode(View::new(Format::E8, rows, cols, &data, &[0; 4]).unwrap());
+        values.chunks_mut(cols).for_each(|row| Rotation::new(cols).inverse(row));
+        (data, values)
+    }
+
+    #[test]
+    fn rotated_weights_meet_rotated_rows() {
+        let (inp, ff) = (512, 256);
+        let shapes = [(ff, inp), (ff, inp), (inp, ff)];
+        let parts: Vec<_> = (0..6).map(|i| lattice(i, shapes[i as usize % 3].0, shapes[i as usize % 3].1)).collect();
+        let view = |i: usize| View::new(Format::E8, shapes[i % 3].0, shapes[i % 3].1, &parts[i].0, &[0; 4]).unwrap();
+        let of = |e: u32| {
+            let at = 3 * e as usize;
+            Expert { gate: view(at), up: view(at + 1), down: view(at + 2) }
+        };
+        let (x, ids, weights) = (noise(1, 2 * inp), [1, 0, 0, 1], [0.5, 0.25, 0.7, 0.1]);
+        let run = |x: &[f32], ids: &[u32], weights: &[f32]| {
+            let mut out = vec![0.0; x.len()];
+            moe_experts(x, inp, Visits { ids, weights, k: 2 }, Glu::Silu, of, &mut out);
+            out
+        };
+        let got = on_threads(|| run(&x, &ids, &weights));
+        for r in 0..2 {
+            let (x, at) = (&x[r * inp..][..inp], [2 * r, 2 * r + 1]);
+            let mut want = vec![0.0; inp];
+            for j in at {
+                let [gate, up, down] = [0, 1, 2].map(|m| &parts[3 * ids[j] as usize + m].1);
+                let (g, u) = (product(gate, x), product(up, x));
+                let h: Vec<f32> = g.iter().zip(&u).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
+                want.iter_mut().zip(product(down, &h)).for_each(|(acc, y)| *acc += weights[j] * y);
+            }
+            close(&got[r * inp..][..inp], &want, 2e-6);
+            assert_eq!(bits(&run(x, &ids[at[0]..][..2], &weights[at[0]..][..2])), bits(&got[r * inp..][..inp]));
         }
     }
 

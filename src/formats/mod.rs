@@ -34,7 +34,7 @@ mod nibble;
 mod planes;
 pub mod rotation;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod view;
 
 pub use e8::CODEBOOK;

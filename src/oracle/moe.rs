@@ -4,8 +4,11 @@ use super::elementwise::glu_value;
 use super::linear::times;
 use super::math::{sigmoid, softmax, softplus, top_k};
 use super::{Cx, OracleError};
+use crate::formats::rotation::Rotation;
 use crate::graph::Value;
 use crate::ops::op::{GluKind, GroupScore, Router, Score};
+use crate::weights::Tensor;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 fn scores(z: &[f32], score: Score) -> Vec<f32> {
@@ -70,6 +73,22 @@ pub fn router_topk(cx: &Cx, router: &Router) -> Result<Value, OracleError> {
     Ok(Value::Route { ids: Arc::new(ids), weights: Arc::new(weights) })
 }
 
+/// `x` as the stored weight has to meet it: rotated if the weight is (formats.md 6.5). Sums in f64, rounded once;
+/// the engine that the format comes from rotates in f32.
+fn facing<'x>(w: &Tensor, x: &'x [f32]) -> Cow<'x, [f32]> {
+    if !w.format().rotates() {
+        return Cow::Borrowed(x);
+    }
+    let mut wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+    Rotation::new(x.len()).forward_f64(&mut wide);
+    wide.into_iter().map(|x| x as f32).collect()
+}
+
+/// `W x` of an expert's matrix with `outs` rows.
+fn product(w: &Tensor, outs: usize, x: &[f32]) -> Vec<f32> {
+    times(w, 0, outs, &facing(w, x), x.len())
+}
+
 /// Each expert's output is reduced fully and rounded, then summed in rank order.
 pub fn experts(cx: &Cx, inp: usize, ff: usize, k: usize, kind: GluKind) -> Vec<f32> {
     let Value::Route { ids, weights } = cx.inputs[1] else { unreachable!("a route") };
@@ -78,11 +97,11 @@ pub fn experts(cx: &Cx, inp: usize, ff: usize, k: usize, kind: GluKind) -> Vec<f
     for (r, x) in cx.tensor(0).chunks_exact(inp).enumerate() {
         let mut acc = vec![0.0f32; inp];
         for j in r * k..(r + 1) * k {
-            let g = times(part(0, ids[j]), 0, ff, x, inp);
-            let u = times(part(1, ids[j]), 0, ff, x, inp);
+            let g = product(part(0, ids[j]), ff, x);
+            let u = product(part(1, ids[j]), ff, x);
             let a: Vec<f32> =
                 g.iter().zip(&u).map(|(g, u)| glu_value(kind, f64::from(*g), f64::from(*u)) as f32).collect();
-            let y = times(part(2, ids[j]), 0, inp, &a, ff);
+            let y = product(part(2, ids[j]), inp, &a);
             acc.iter_mut().zip(&y).for_each(|(acc, y)| *acc += weights[j] * y);
         }
         out.extend(acc);

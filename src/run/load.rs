@@ -1,9 +1,10 @@
 //! A graph file and a model directory to a graph with its weights.
 
 use crate::graph::{Graph, expand};
+use crate::ops::Op;
 use crate::spec::config::ConfigError;
 use crate::spec::{Arch, Config, Diagnostic, Diagnostics, Report};
-use crate::weights::{Bound, Index, Problem, Request};
+use crate::weights::{Bound, Index, Problem, Request, Tensor};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -103,7 +104,12 @@ impl Model {
         let config = source.config()?;
         let graph = expand(arch, &config, "main")?;
         let index = source.index()?;
-        let weights = index.bind(&requests(&graph), &graph.ignore).map_err(|p| explain(&graph, &source.label(), p))?;
+        let bound = index.bind(&requests(&graph), &graph.ignore);
+        let bound = bound.and_then(|weights| match rotated(&graph, &weights) {
+            problems if problems.is_empty() => Ok(weights),
+            problems => Err(problems),
+        });
+        let weights = bound.map_err(|p| explain(&graph, &source.label(), p))?;
         Ok(Model { graph: Arc::new(graph), weights: Arc::new(weights), config, source })
     }
 }
@@ -149,6 +155,40 @@ pub fn requests(graph: &Graph) -> Vec<Request> {
         experts: w.need.experts,
     };
     graph.weights.iter().map(request).collect()
+}
+
+/// Weights that are stored rotated where nothing rotates the input: only the experts' products do
+/// (formats.md 6.5). Experts of a node are rotated all or none, as every writer makes them, so that a mixture is
+/// a sign of a conversion that broke off.
+fn rotated(graph: &Graph, weights: &Bound) -> Vec<Problem> {
+    let problem =
+        |request: usize, tensor: &Tensor, why: String| Problem::Format { request, name: tensor.name().to_owned(), why };
+    let mut problems = vec![];
+    for (_, node) in graph.nodes() {
+        let requests = node.weights.iter().map(|w| w.0 as usize);
+        let tensors = requests.flat_map(|r| (0..weights.count(r)).map(move |e| (r, weights.expert(r, e))));
+        let (turned, plain): (Vec<_>, Vec<_>) = tensors.partition(|(_, t)| t.format().rotates());
+        let Some((request, first)) = turned.first() else { continue };
+        let format = first.format();
+        if !matches!(node.op, Op::MoeExperts { .. }) {
+            let why = format!(
+                "it is stored as {format}, that is rotated, but {} (`{}`) does not rotate its input; only experts may \
+                 have this format, so convert this tensor to another one",
+                node.op.name(),
+                node.path()
+            );
+            problems.push(problem(*request, first, why));
+        } else if let Some((request, other)) = plain.first() {
+            let why = format!(
+                "it is stored as {}, but `{}` of the same experts as {format}; gate, up and down of all experts of a \
+                 layer must be {format} or none, so convert the model again",
+                other.format(),
+                first.name()
+            );
+            problems.push(problem(*request, other, why));
+        }
+    }
+    problems
 }
 
 /// Weight problems at the words of the graph file that name the weights.

@@ -15,14 +15,12 @@ use crate::formats::{BlockScale, Format};
 /// Group sizes a container may use.
 const GROUPS: [u32; 8] = [16, 32, 48, 64, 96, 128, 192, 256];
 
-/// Stamps of formats that byte counts can reveal but nothing here decodes.
-const INT2: &str = "int2-row";
-const INT3: &str = "int3-g64";
-const E8: &str = "e8-iq3-lattice";
+/// The stamp of entropy coded int4, whose byte count says nothing and which nothing here decodes.
+const CODED: &str = "int4-rans256-g0";
 
 /// Every stamp a container may carry.
 const STAMPS: [&str; 9] =
-    ["f32", "int8-row", "int4-row", INT2, "int4-grouped", INT3, E8, "fp8-e4m3-b128", "int4-rans256-g0"];
+    ["f32", "int8-row", "int4-row", "int2-row", "int4-grouped", "int3-g64", "e8-iq3-lattice", "fp8-e4m3-b128", CODED];
 
 /// What is known about a weight and its sidecar.
 pub(super) struct Evidence<'a> {
@@ -40,31 +38,17 @@ pub(super) struct Evidence<'a> {
     pub(super) stamp: Option<&'a str>,
 }
 
-/// One way to read the bytes.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Reading {
-    Known(Format),
-    /// A format of the container that this build does not decode.
-    Later(&'static str),
-}
-
-impl Reading {
-    fn stamp(self) -> &'static str {
-        match self {
-            Reading::Known(Format::Int8Row) => "int8-row",
-            Reading::Known(Format::Int4Row) => "int4-row",
-            Reading::Known(Format::Int4Grouped { .. }) => "int4-grouped",
-            Reading::Known(Format::Fp8Block { .. }) => "fp8-e4m3-b128",
-            Reading::Known(_) => "f32",
-            Reading::Later(stamp) => stamp,
-        }
-    }
-
-    fn name(self) -> String {
-        match self {
-            Reading::Known(format) => format.name().into_owned(),
-            Reading::Later(stamp) => stamp.to_owned(),
-        }
+/// What a container calls a format that a sidecar can belong to.
+fn stamp(format: Format) -> &'static str {
+    match format {
+        Format::Int8Row => "int8-row",
+        Format::Int4Row => "int4-row",
+        Format::Int2Row => "int2-row",
+        Format::Int4Grouped { .. } => "int4-grouped",
+        Format::Int3G64 => "int3-g64",
+        Format::E8 => "e8-iq3-lattice",
+        Format::Fp8Block { .. } => "fp8-e4m3-b128",
+        _ => "f32",
     }
 }
 
@@ -78,18 +62,16 @@ pub(super) fn infer(evidence: &Evidence) -> Result<Format, String> {
     {
         return Err(format!("it is stamped `{stamp}`, a format this build does not know; {CONVERT}"));
     }
-    if evidence.stamp == Some("int4-rans256-g0") {
-        // Entropy coded: the byte count says nothing.
-        return Err(later("int4-rans256-g0"));
+    if evidence.stamp == Some(CODED) {
+        return Err(format!("this build does not read {CODED} yet; {CONVERT}"));
     }
     let readings = readings(evidence);
-    let stamped: Vec<Reading> = match evidence.stamp {
-        Some(stamp) => readings.iter().copied().filter(|r| r.stamp() == stamp).collect(),
+    let stamped: Vec<Format> = match evidence.stamp {
+        Some(wanted) => readings.iter().copied().filter(|r| stamp(*r) == wanted).collect(),
         None => prefer_int8(&readings),
     };
     match (stamped.as_slice(), evidence.stamp) {
-        ([Reading::Known(format)], _) => Ok(*format),
-        ([Reading::Later(stamp)], _) => Err(later(stamp)),
+        ([format], _) => Ok(*format),
         ([], Some(stamp)) if !readings.is_empty() => Err(format!(
             "it is stamped `{stamp}`, but its {} fit {}; convert the model again",
             sizes(evidence),
@@ -112,13 +94,9 @@ pub(super) fn infer(evidence: &Evidence) -> Result<Format, String> {
 
 const CONVERT: &str = "convert the model to int8-row or int4-grouped";
 
-fn later(stamp: &str) -> String {
-    format!("this build does not read {stamp} yet; {CONVERT}")
-}
-
 /// What a writer has to change so that one reading is left.
-fn remedy(readings: &[Reading], cols: u64) -> String {
-    let grouped = |r: &Reading| matches!(r, Reading::Known(Format::Int4Grouped { .. }));
+fn remedy(readings: &[Format], cols: u64) -> String {
+    let grouped = |r: &Format| matches!(r, Format::Int4Grouped { .. });
     if readings.iter().all(grouped) {
         // They share a stamp, so a stamp would not help.
         format!("with a group size that divides {cols}")
@@ -131,53 +109,38 @@ fn sizes(evidence: &Evidence) -> String {
     format!("{} bytes of codes and {} bytes of scales", evidence.data, evidence.scales)
 }
 
-fn list(readings: &[Reading]) -> String {
-    let names: Vec<String> = readings.iter().map(|reading| reading.name()).collect();
+fn list(readings: &[Format]) -> String {
+    let names: Vec<String> = readings.iter().map(|reading| reading.name().into_owned()).collect();
     names.join(" or ")
 }
 
 /// Drops fp8 where int8-row is possible too (see the module documentation).
-fn prefer_int8(readings: &[Reading]) -> Vec<Reading> {
-    let int8 = readings.contains(&Reading::Known(Format::Int8Row));
-    let fp8 = |r: &Reading| matches!(r, Reading::Known(Format::Fp8Block { .. }));
+fn prefer_int8(readings: &[Format]) -> Vec<Format> {
+    let int8 = readings.contains(&Format::Int8Row);
+    let fp8 = |r: &Format| matches!(r, Format::Fp8Block { .. });
     readings.iter().copied().filter(|reading| !(int8 && fp8(reading))).collect()
 }
 
 /// Every format whose sizes for the wanted shape equal the stored ones.
-fn readings(evidence: &Evidence) -> Vec<Reading> {
+fn readings(evidence: &Evidence) -> Vec<Format> {
     let &Evidence { rows, cols, data, scales, byte_scales, .. } = evidence;
     let fits = |format: Format| format.data_bytes(rows, cols) == data && format.scale_bytes(rows, cols) == scales;
     if byte_scales {
         let fp8 = Format::Fp8Block { scale: BlockScale::Ue8m0 };
-        return fits(fp8).then_some(Reading::Known(fp8)).into_iter().collect();
+        return fits(fp8).then_some(fp8).into_iter().collect();
     }
     let fp8 = Format::Fp8Block { scale: BlockScale::F32 };
-    let mut found: Vec<Reading> = [Format::Int8Row, Format::Int4Row, fp8]
-        .into_iter()
-        .filter(|format| fits(*format))
-        .map(Reading::Known)
-        .collect();
+    let mut found: Vec<Format> =
+        [Format::Int8Row, Format::Int4Row, fp8].into_iter().filter(|format| fits(*format)).collect();
     found.extend(groups(cols, fits));
-    let per_row = |bytes: u64, floats: u64| {
-        rows.saturating_mul(bytes) == data && rows.saturating_mul(floats.saturating_mul(4)) == scales
-    };
-    let wide = cols.div_ceil(64);
-    if per_row(cols.div_ceil(4), 1) {
-        found.push(Reading::Later(INT2));
-    }
-    if per_row(wide.saturating_mul(24), wide) {
-        found.push(Reading::Later(INT3));
-    }
-    if rows.saturating_mul(cols.div_ceil(256).saturating_mul(98)) == data && scales == 4 {
-        found.push(Reading::Later(E8));
-    }
+    found.extend([Format::Int2Row, Format::Int3G64, Format::E8].into_iter().filter(|format| fits(*format)));
     found
 }
 
 /// Grouped int4 readings. A single group per row is int4-row, and of several sizes with equally
 /// many groups the one that divides the columns is the only one a careful writer produces (it is
 /// also the smallest, hence first).
-fn groups(cols: u64, fits: impl Fn(Format) -> bool) -> Vec<Reading> {
+fn groups(cols: u64, fits: impl Fn(Format) -> bool) -> Vec<Format> {
     let mut sizes: Vec<u32> = GROUPS
         .into_iter()
         .filter(|group| u64::from(*group) < cols && fits(Format::Int4Grouped { group: *group }))
@@ -187,7 +150,7 @@ fn groups(cols: u64, fits: impl Fn(Format) -> bool) -> Vec<Reading> {
     {
         sizes.truncate(1);
     }
-    sizes.into_iter().map(|group| Reading::Known(Format::Int4Grouped { group })).collect()
+    sizes.into_iter().map(|group| Format::Int4Grouped { group }).collect()
 }
 
 #[cfg(test)]
@@ -221,11 +184,17 @@ mod tests {
     }
 
     #[test]
-    fn formats_of_later_builds_are_named() {
-        for (data, scales, name) in [(8192, 256, INT2), (12288, 2048, INT3), (12544, 4, E8)] {
-            let why = run([64, 512], data, scales, None).unwrap_err();
-            assert!(why.contains(&format!("does not read {name} yet")), "{why}");
+    fn formats_below_four_bits() {
+        for (data, scales, format) in
+            [(8192, 256, Format::Int2Row), (12288, 2048, Format::Int3G64), (12544, 4, Format::E8)]
+        {
+            assert_eq!(run([64, 512], data, scales, None), Ok(format));
+            assert_eq!(run([64, 512], data, scales, Some(stamp(format))), Ok(format));
         }
+    }
+
+    #[test]
+    fn formats_of_later_builds_are_named() {
         let why = run([64, 512], 777, 256, Some("int4-rans256-g0")).unwrap_err();
         assert!(why.contains("does not read int4-rans256-g0 yet"), "{why}");
     }
@@ -254,6 +223,8 @@ mod tests {
         assert_eq!(run([8, 24], 192, 32, Some("int8-row")), Ok(Format::Int8Row));
         let why = run([1, 98], 98, 4, None).unwrap_err();
         assert!(why.contains("int8-row or e8-iq3-lattice"), "{why}");
+        assert_eq!(run([1, 98], 98, 4, Some("e8-iq3-lattice")), Ok(Format::E8));
+        assert_eq!(run([8, 24], 192, 32, Some("int3-g64")), Ok(Format::Int3G64));
     }
 
     #[test]

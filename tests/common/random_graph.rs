@@ -45,6 +45,22 @@ pub const EIGHTS: Widths = [
     ("pooled", 48),
 ];
 
+/// As [`EIGHTS`], with experts wide enough for blocks of 256 columns.
+pub const BLOCKS: Widths = [
+    ("d", 256),
+    ("ff", 40),
+    ("head", 24),
+    ("turn", 8),
+    ("value", 12),
+    ("nope", 8),
+    ("rank", 32),
+    ("key", 4),
+    ("out", 20),
+    ("eff", 256),
+    ("grouped", 4),
+    ("pooled", 48),
+];
+
 pub const VOCAB: u32 = 20;
 pub const SLOTS: u32 = 3;
 pub const CHUNK: u32 = 8;
@@ -315,14 +331,25 @@ pub fn model_from(
     (dir, model)
 }
 
-/// A model of the pieces, its weights in three random formats: pipelines for all six would cost most of a test's time.
+/// A model of the pieces, its weights in three random formats of those that devices read: pipelines for all six would
+/// cost most of a test's time.
 pub fn model(pieces: &[Piece], widths: &Widths, seed: u64) -> (tempfile::TempDir, Model) {
+    model_in(&Stored::ALL, pieces, widths, seed)
+}
+
+/// As [`model`], with three of these formats.
+pub fn model_in(from: &[Stored], pieces: &[Piece], widths: &Widths, seed: u64) -> (tempfile::TempDir, Model) {
     let numbered: String = widths.iter().map(|(name, value)| format!(r#", "{name}": {value}"#)).collect();
     let config = format!(r#"{{"model_type": "random", "layers": 2{numbered}}}"#);
     let mut number = numbers(seed ^ 0x5707ed);
     let mut pick = |n: usize| ((number() + 1.0) / 2.0 * n as f32) as usize % n;
-    let formats = [0; 3].map(|_| Stored::ALL[pick(6)]);
-    let mut stored = |_: &str| formats[pick(3)];
+    let formats = [0; 3].map(|_| from[pick(from.len())]);
+    let mut stored = |name: &str| match formats[pick(3)] {
+        // Experts have E8 all or none, and nothing else has it.
+        Stored::E8 if !name.contains("{e}") => Stored::Int8Row,
+        _ if name.contains("{e}") && formats.contains(&Stored::E8) => Stored::E8,
+        other => other,
+    };
     model_from(&graph_text(pieces, widths), &config, seed, &mut stored)
 }
 

@@ -1,6 +1,7 @@
 //! Weights in the formats that containers store, made from f32 values.
 
 use super::safetensors::{Tensor, Tensors};
+use coli::formats::{BlockScale, Encoded, Format, encode};
 
 /// How a weight is stored. The integer formats are the codes `NAME` and the scales `NAME.qs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,13 +13,25 @@ pub enum Stored {
     Int4Row,
     /// One scale per 64 columns.
     Int4Grouped,
+    Int2Row,
+    Int3G64,
+    Mxfp4,
+    Fp8,
+    Fp8Ue8m0,
+    /// Random codes and signs in place of the values: encoding them takes long.
+    E8,
 }
 
 pub const GROUP: usize = 64;
 
 impl Stored {
+    /// Those that kernels for devices read.
     pub const ALL: [Stored; 6] =
         [Stored::F32, Stored::Bf16, Stored::F16, Stored::Int8Row, Stored::Int4Row, Stored::Int4Grouped];
+
+    /// Those that only the processor reads.
+    pub const HOST: [Stored; 6] =
+        [Stored::Int2Row, Stored::Int3G64, Stored::Mxfp4, Stored::Fp8, Stored::Fp8Ue8m0, Stored::E8];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -28,6 +41,12 @@ impl Stored {
             Stored::Int8Row => "int8-row",
             Stored::Int4Row => "int4-row",
             Stored::Int4Grouped => "int4-g64",
+            Stored::Int2Row => "int2-row",
+            Stored::Int3G64 => "int3-g64",
+            Stored::Mxfp4 => "mxfp4",
+            Stored::Fp8 => "fp8-b128",
+            Stored::Fp8Ue8m0 => "fp8-b128-ue8m0",
+            Stored::E8 => "e8-iq3-lattice",
         }
     }
 
@@ -45,6 +64,10 @@ impl Stored {
             Stored::Int8Row if cols == 24 => Stored::F32,
             Stored::Int4Row | Stored::Int4Grouped if cols == 47 || cols == 48 => Stored::Int8Row,
             Stored::Int4Grouped => Stored::Int4Row,
+            Stored::Int2Row if cols <= 2 => Stored::F32,
+            Stored::Int3G64 if [24, 47, 48, 95, 96, 143, 144].contains(&cols) => Stored::Fp8,
+            Stored::Mxfp4 if !cols.is_multiple_of(32) => Stored::Fp8,
+            Stored::E8 if !cols.is_multiple_of(256) => Stored::Int8Row.for_shape(shape),
             other => other,
         }
     }
@@ -63,8 +86,61 @@ impl Stored {
             Stored::Int8Row => coded(name, values, cols, 127.0, |codes| codes.iter().map(|q| *q as u8).collect()),
             Stored::Int4Row => coded(name, values, cols, 7.0, nibbles),
             Stored::Int4Grouped => coded(name, values, GROUP, 7.0, nibbles),
+            Stored::Int2Row => sidecar(name, encode(Format::Int2Row, cols, values).unwrap()),
+            Stored::Int3G64 => sidecar(name, encode(Format::Int3G64, cols, values).unwrap()),
+            Stored::E8 => sidecar(name, lattice(values)),
+            Stored::Mxfp4 => {
+                let Encoded { data, scales } = encode(Format::Mxfp4, cols, values).unwrap();
+                scaled(name, shape, ["I8", "F8_E8M0"], [2, 32], [data, scales])
+            }
+            Stored::Fp8 => fp8(name, shape, values, BlockScale::F32),
+            Stored::Fp8Ue8m0 => fp8(name, shape, values, BlockScale::Ue8m0),
         }
     }
+}
+
+fn sidecar(name: &str, Encoded { data, scales }: Encoded) -> Tensors {
+    vec![
+        (name.to_owned(), Tensor::new("U8", &[data.len()], data)),
+        (format!("{name}.qs"), Tensor::new("F32", &[scales.len() / 4], scales)),
+    ]
+}
+
+/// Blocks of 256 columns with codes and signs from the values' bits, worth about as much as the values.
+fn lattice(values: &[f32]) -> Encoded {
+    let mut data = vec![];
+    for block in values.as_chunks::<256>().0 {
+        data.extend(block[..96].iter().map(|v| (v.to_bits() >> 4) as u8));
+        data.extend(half::f16::from_f32(0.015).to_le_bytes());
+    }
+    Encoded { data, scales: 6f32.to_le_bytes().to_vec() }
+}
+
+fn fp8(name: &str, shape: &[usize], values: &[f32], scale: BlockScale) -> Tensors {
+    let cols = shape.last().copied().unwrap_or(1);
+    let Encoded { data, scales } = encode(Format::Fp8Block { scale }, cols, values).unwrap();
+    let rows = (values.len() / cols).div_ceil(128);
+    let (dtype, scale_type, suffix) = match scale {
+        BlockScale::F32 => ("F8_E4M3", "F32", "weight_scale_inv"),
+        BlockScale::Ue8m0 => ("F8_E4M3", "F8_E8M0", "scale"),
+    };
+    let base = name.strip_suffix("weight").unwrap();
+    vec![
+        (name.to_owned(), Tensor::new(dtype, shape, data)),
+        (format!("{base}{suffix}"), Tensor::new(scale_type, &[rows, cols.div_ceil(128)], scales)),
+    ]
+}
+
+/// DeepSeek's names: codes and scales whose last dimension is divided.
+fn scaled(name: &str, shape: &[usize], types: [&str; 2], by: [usize; 2], bytes: [Vec<u8>; 2]) -> Tensors {
+    let base = name.strip_suffix("weight").unwrap();
+    let names = [name.to_owned(), format!("{base}scale")];
+    let divided = |by: usize| {
+        let (cols, rows) = shape.split_last().unwrap();
+        [rows, &[cols.div_ceil(by)]].concat()
+    };
+    let tensors = types.into_iter().zip(by).zip(bytes).map(|((t, by), bytes)| Tensor::new(t, &divided(by), bytes));
+    names.into_iter().zip(tensors).collect()
 }
 
 /// Codes and scales of runs of `run` values: `scale = max |w| / largest`, `code = round(w / scale)`.

@@ -2,8 +2,10 @@
 //! uneven steps, all weight formats. Then the same graph with random nodes moved to the CPU.
 
 use crate::common::random_graph::{
-    CHUNK, CTX, EIGHTS, ODD, SLOTS, STEPS, TOLERANCE, VOCAB, difference, model, numbers, piece, run,
+    BLOCKS, CHUNK, CTX, EIGHTS, ODD, Piece, SLOTS, STEPS, TOLERANCE, VOCAB, difference, model, model_in, numbers,
+    piece, run,
 };
+use crate::common::stored::Stored;
 use crate::device::{Gpu, with};
 use crate::support::worst_row;
 use coli::graph::Value;
@@ -63,6 +65,20 @@ fn placement(model: &Model, seed: u64) -> Vec<Rule> {
         Rule { pattern: if outside { node.path() } else { pattern }, place: Place::Cpu }
     };
     (0..count).map(rule).collect()
+}
+
+/// Experts stored rotated have no kernel: the plan puts them on the CPU, which rotates what they meet.
+#[test]
+fn rotated_experts_run_on_the_cpu() {
+    with(|gpu| {
+        for shared in [false, true] {
+            let pieces = [Piece::Moe { groups: 2, softmax: shared, shared }];
+            let (_dir, model) = model_in(&[Stored::E8], &pieces, &BLOCKS, 5);
+            let (e, n) = compare(gpu, &model, &oracle(&model), vec![], "rotated experts");
+            println!("{n} values, worst difference {e:.1e}");
+            assert!(n > 50, "only {n} values were seen");
+        }
+    });
 }
 
 #[test]

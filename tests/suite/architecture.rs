@@ -12,7 +12,7 @@ const USES: [(&str, &[&str]); 14] = [
     ("ops", &["spec", "formats"]),
     ("graph", &["ops", "spec"]),
     ("weights", &["formats", "names"]),
-    ("oracle", &["graph", "ops", "weights"]),
+    ("oracle", &["formats", "graph", "ops", "weights"]),
     ("cpu", &["formats"]),
     ("plan", &["graph", "ops", "formats", "names"]),
     ("run", &["cpu", "formats", "graph", "ops", "oracle", "plan", "spec", "vk", "weights"]),

@@ -174,15 +174,20 @@ fn places() {
 }
 
 #[test]
-fn experts_in_different_formats_run_on_the_cpu() {
+fn experts_without_a_kernel_run_on_the_cpu() {
     let g = graph("qwen3_moe", "tests/fixtures/qwen3_moe/config.json");
-    let mixed = |w: WeightId| if g.weight(w).need.experts.is_some() { None } else { Some(Format::Bf16) };
-    let shape = Shape { rows: 8, ctx: 64, observe: false, shuffle: 0 };
-    let p = compile(&g, &mixed, &[], Role::Decode, shape).unwrap();
-    let experts = g.nodes().filter(|(_, n)| matches!(n.op, Op::MoeExperts { .. })).map(|(_, n)| n.path());
-    let why = "no GPU kernel for MoeExperts with experts in different formats";
-    assert_eq!(on_cpu(&g, &p), experts.map(|path| (path, why)).collect::<Vec<_>>());
-    assert!(!on_cpu(&g, &p).is_empty());
+    for (stored, why) in [
+        (None, "no GPU kernel for MoeExperts with experts in different formats"),
+        (Some(Format::E8), "no GPU kernel for MoeExperts with e8-iq3-lattice weights"),
+        (Some(Format::Int3G64), "no GPU kernel for MoeExperts with int3-g64 weights"),
+    ] {
+        let formats = |w: WeightId| if g.weight(w).need.experts.is_some() { stored } else { Some(Format::Bf16) };
+        let shape = Shape { rows: 8, ctx: 64, observe: false, shuffle: 0 };
+        let p = compile(&g, &formats, &[], Role::Decode, shape).unwrap();
+        let experts = g.nodes().filter(|(_, n)| matches!(n.op, Op::MoeExperts { .. })).map(|(_, n)| n.path());
+        assert_eq!(on_cpu(&g, &p), experts.map(|path| (path, why)).collect::<Vec<_>>());
+        assert!(!on_cpu(&g, &p).is_empty());
+    }
 }
 
 /// `place` of a graph file is a hint: followed where it can be, and the user has the last word.

@@ -8,6 +8,7 @@ mod cli;
 mod compile;
 mod demo;
 mod diagnostics;
+mod formats;
 mod models;
 mod plans;
 mod random;

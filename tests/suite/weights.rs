@@ -44,6 +44,27 @@ fn missing_wrong_and_unused() {
     refused("unused", |t| t.push(("model.layers.9.extra.weight".into(), Tensor::from_f32(&[2], &[1.0, 2.0]))));
 }
 
+/// A tensor's bytes replaced by E8 of its shape, all zeros.
+fn as_e8(tensors: &mut Tensors, name: &str) {
+    let (_, tensor) = find(tensors, name);
+    let bytes = tensor.shape[0] * tensor.shape[1].div_ceil(256) * 98;
+    *tensor = Tensor::new("U8", &[bytes], vec![0; bytes]);
+    tensors.push((format!("{name}.qs"), Tensor::new("F32", &[1], vec![0; 4])));
+}
+
+/// Only the products of experts rotate their input, and a layer's experts are rotated all or none.
+#[test]
+fn rotated_weights_have_their_place() {
+    refused("rotated-linear", |t| as_e8(t, Q));
+    refused("rotated-embedding", |t| as_e8(t, "model.embed_tokens.weight"));
+    refused("rotated-mixture", |t| as_e8(t, "model.layers.1.mlp.experts.3.down_proj.weight"));
+    let dir = changed(|t| {
+        let experts = t.iter().filter(|t| t.0.contains("layers.1.mlp.experts.")).map(|t| t.0.clone());
+        experts.collect::<Vec<_>>().iter().for_each(|name| as_e8(t, name));
+    });
+    load(dir.path()).unwrap_or_else(|e| panic!("{e}"));
+}
+
 /// A weight that is not a number is named when it is met, and the session stays usable.
 #[test]
 fn nan_is_named() {

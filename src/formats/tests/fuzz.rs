@@ -1,4 +1,5 @@
 //! Random bytes decode to something, and random numbers encode to what decodes near them, without a panic.
+//! `COLI_FUZZ_SECONDS=600` for longer.
 
 use std::time::{Duration, Instant};
 

@@ -4,6 +4,7 @@ mod bind;
 mod mutate;
 mod open;
 mod pairs;
+mod resolver;
 
 use super::shard::Shard;
 use super::{Error, Index, Request};

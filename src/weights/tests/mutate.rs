@@ -1,6 +1,8 @@
-//! Damaged files must be refused or read, never panic or hang.
+//! Damaged files must be refused or read, never panic or hang. `COLI_FUZZ_SECONDS=600` for longer.
 
 use std::time::{Duration, Instant};
+
+use crate::formats::tests::fuzz_time;
 
 use super::{Entry, file_with, floats, open, want};
 use crate::weights::Request;
@@ -24,7 +26,7 @@ impl Random {
 
 /// A file with every kind of pair.
 fn valid() -> Vec<u8> {
-    let entries: [Entry; 12] = [
+    let entries: [Entry; 18] = [
         ("plain.weight", "BF16", &[2, 3], vec![0; 12]),
         ("half.weight", "F16", &[1, 3], vec![0; 6]),
         ("ids", "I64", &[2], vec![1; 16]),
@@ -37,6 +39,12 @@ fn valid() -> Vec<u8> {
         ("f.weight", "F8_E4M3", &[2, 130], vec![0x38; 260]),
         ("f.scale", "F8_E8M0", &[1, 2], vec![127; 2]),
         ("pad", "F32", &[4], floats(&[0.0; 4])),
+        ("two.weight", "U8", &[10], vec![0x1B; 10]),
+        ("two.weight.qs", "F32", &[2], floats(&[1.0; 2])),
+        ("three.weight", "U8", &[2, 48], vec![0x35; 96]),
+        ("three.weight.qs", "F32", &[2, 2], floats(&[1.0; 4])),
+        ("e.0.weight", "U8", &[98], vec![0x3C; 98]),
+        ("e.0.weight.qs", "F32", &[1], floats(&[6.0])),
     ];
     file_with(&entries, &[("colibri.fmt", r#"{"q.weight": "int4-grouped"}"#)])
 }
@@ -50,6 +58,9 @@ fn requests() -> Vec<Request> {
         Request { experts: Some(2), ..want("k.{e}", &[1, 32]) },
         want("f", &[2, 130]),
         Request { at_least: true, ..want("pad", &[2]) },
+        want("two", &[2, 18]),
+        want("three", &[2, 70]),
+        Request { experts: Some(1), ..want("e.{e}", &[1, 256]) },
     ]
 }
 
@@ -95,8 +106,8 @@ fn mutated_files_never_panic_or_hang() {
     let valid = valid();
     assert!(exercise(valid.clone()));
     let header = valid.iter().rposition(|byte| *byte == b'}').map_or(8, |end| end + 1);
-    let (start, mut rounds, mut opened) = (Instant::now(), 0u64, 0u64);
-    while start.elapsed() < Duration::from_secs(2) {
+    let (start, time, mut rounds, mut opened) = (Instant::now(), fuzz_time(2.0), 0u64, 0u64);
+    while start.elapsed() < time {
         let mut random = Random(rounds);
         let mut bytes = valid.clone();
         for _ in 0..=random.below(3) {

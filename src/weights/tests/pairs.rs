@@ -80,6 +80,29 @@ fn sidecars_follow_from_byte_counts_flat_or_not() {
 }
 
 #[test]
+fn sidecars_of_formats_below_four_bits() {
+    let e8 = |rows: usize| [vec![0; 96], vec![0x00, 0x40]].concat().repeat(rows);
+    let index = open(file(&[
+        ("a.weight", "U8", &[2, 2], vec![0b1110_0100, 0b11, 0, 0]),
+        ("a.weight.qs", "F32", &[2], floats(&[2.0, 1.0])),
+        ("b.weight", "U8", &[48], vec![0xFF; 48]),
+        ("b.weight.qs", "F32", &[2], floats(&[1.0, 2.0])),
+        ("c.weight", "U8", &[2 * 98], e8(2)),
+        // The size of the tag is what counts, not its value.
+        ("c.weight.qs", "F32", &[1], floats(&[0.0])),
+    ]))
+    .unwrap();
+    let ignore = ["*".to_owned()];
+    let bound = index.bind(&[want("a", &[2, 5]), want("b", &[1, 66]), want("c", &[2, 256])], &ignore).unwrap();
+    let formats = [0, 1, 2].map(|request| bound.one(request).format());
+    assert_eq!(formats, [Format::Int2Row, Format::Int3G64, Format::E8]);
+    assert_eq!(decode(&index, want("a", &[2, 5]))[..5], [-4.0, -2.0, 0.0, 2.0, 2.0]);
+    assert_eq!(decode(&index, want("b", &[1, 66]))[63..], [3.0, 6.0, 6.0]);
+    // The first entry of the codebook is 4, 4, 4, 4: d (0.5 + 0) 0.5 times a half of it.
+    assert_eq!(decode(&index, want("c", &[2, 256])), [1.0; 512]);
+}
+
+#[test]
 fn stamps_decide_and_contradictions_are_refused() {
     // [8, 24] with 192 + 32 bytes is int8-row or int3-g64.
     let entries: [super::Entry; 2] =
@@ -91,8 +114,7 @@ fn stamps_decide_and_contradictions_are_refused() {
     let why = refusal(&open(file(&entries)).unwrap(), "t", &[8, 24]);
     assert!(why.contains("int8-row or int3-g64"), "{why}");
     assert_eq!(format(&stamped("int8-row"), "t", &[8, 24]), Format::Int8Row);
-    let why = refusal(&stamped("int3-g64"), "t", &[8, 24]);
-    assert!(why.contains("does not read int3-g64 yet"), "{why}");
+    assert_eq!(format(&stamped("int3-g64"), "t", &[8, 24]), Format::Int3G64);
     let why = refusal(&stamped("int4-grouped"), "t", &[8, 24]);
     assert!(why.contains("stamped `int4-grouped`") && why.contains("int8-row"), "{why}");
     let why = refusal(&stamped("int9"), "t", &[8, 24]);
