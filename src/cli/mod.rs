@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand. Results go to stdout, everything else to stderr.
 
+mod bench_kernels;
 mod check;
 mod demo;
 mod device;
@@ -73,6 +74,8 @@ struct Bench {
 enum BenchCommand {
     /// Share of questions that a model answers word for word: tells weight formats apart
     Quality(quality::Args),
+    /// Products with stored matrices, beside the memory they read from
+    Kernels(bench_kernels::Args),
 }
 
 /// Runs the command line and returns the exit code.
@@ -87,6 +90,7 @@ pub fn run() -> ExitCode {
         Command::Trace(args) => trace::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Bench(Bench { what: BenchCommand::Quality(args) }) => quality::run(args),
+        Command::Bench(Bench { what: BenchCommand::Kernels(args) }) => bench_kernels::run(args),
         Command::Shaders(args) => shaders::run(args),
     };
     match done {

@@ -3,6 +3,7 @@
 use super::floats::{self, Values};
 use super::input::{Activations, DIGITS, Form, Input, form};
 use super::ints::{self, Codes};
+use super::isa::Isa;
 use super::matrix::Matrix;
 use super::source::{Rows, Source, Tile};
 use crate::formats::Format;
@@ -16,6 +17,7 @@ pub struct Kernels {
     pub name: &'static str,
     tile: fn(&Matrix, usize, &[&Input], &mut [[f32; TILE]]),
     prepare: fn(&[f32], Form) -> Input,
+    read: fn(&[u8]) -> u32,
 }
 
 /// The best kernels that this processor can run.
@@ -49,6 +51,11 @@ impl Kernels {
         Some((self.prepare)(x, form(format, x.len(), activations)?))
     }
 
+    /// Reads all bytes with the widest loads and does next to nothing with them: what memory gives at most.
+    pub fn read(&self, bytes: &[u8]) -> u32 {
+        (self.read)(bytes)
+    }
+
     /// 16 outputs from row `first` on for every input row, `out[row][output]`; outputs behind the last row of the
     /// matrix mean nothing.
     ///
@@ -66,6 +73,27 @@ impl Kernels {
     }
 }
 
+/// The words of all whole blocks of 512 bytes, combined.
+///
+/// # Safety
+/// As [`Isa`].
+#[inline(always)]
+unsafe fn combine<S: Isa>(bytes: &[u8]) -> u32 {
+    // SAFETY: the caller's promise; every load lies inside its block.
+    unsafe {
+        let mut acc = [S::splat(0); 8];
+        for block in bytes.chunks_exact(512) {
+            for (i, acc) in acc.iter_mut().enumerate() {
+                *acc = S::xor(*acc, S::load(block.as_ptr().add(64 * i)));
+            }
+        }
+        let mut words = [0f32; TILE];
+        let all = acc.into_iter().fold(S::splat(0), |all, part| S::xor(all, part));
+        S::store_f(words.as_mut_ptr(), S::bits(all));
+        words.iter().fold(0, |all, w| all ^ w.to_bits())
+    }
+}
+
 /// A module with the kernels of one instruction set: the bodies of `ints` and `floats`, compiled with its features.
 macro_rules! entries {
     ($module:ident, $isa:path, $name:literal $(, $feature:literal)?) => {
@@ -73,7 +101,7 @@ macro_rules! entries {
             use super::*;
 
             /// In `available` only after the features were found.
-            pub(super) const KERNELS: Kernels = Kernels { name: $name, tile, prepare };
+            pub(super) const KERNELS: Kernels = Kernels { name: $name, tile, prepare, read };
 
             // SAFETY of the calls below: they are reached through `KERNELS` only, which `available` offers when the
             // processor has the features. `Kernels::tile` has checked that the inputs fit the matrix, and matrices
@@ -85,6 +113,14 @@ macro_rules! entries {
                     Input::prepare(x, form)
                 }
                 unsafe { kernel(x, form) }
+            }
+
+            fn read(bytes: &[u8]) -> u32 {
+                $(#[target_feature(enable = $feature)])?
+                unsafe fn kernel(bytes: &[u8]) -> u32 {
+                    unsafe { combine::<$isa>(bytes) }
+                }
+                unsafe { kernel(bytes) }
             }
 
             fn tile(w: &Matrix, first: usize, x: &[&Input], out: &mut [[f32; TILE]]) {
