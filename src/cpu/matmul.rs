@@ -37,6 +37,9 @@ pub enum Sum {
 
 /// Output rows per task: a tile.
 const BLOCK: usize = TILE;
+/// Input rows that the kernels of a task multiply with at most: so many prepared rows stay in the second-level cache
+/// from one tile to the next.
+const ROWS: usize = 16;
 /// Weight rows that meet an input row together.
 const QUAD: usize = 4;
 
@@ -48,6 +51,8 @@ struct Task<'a> {
     job: usize,
     /// First output of the block.
     at: usize,
+    /// First of the job's input rows.
+    row: usize,
     /// `[input row][output of the block]`.
     part: &'a mut [f32],
 }
@@ -113,17 +118,17 @@ pub fn matmul(jobs: &[Job], outs: usize, sum: Sum, place: impl Fn(usize) -> (usi
     assert_eq!(out.len(), outs * jobs.iter().map(|j| j.x.len()).sum::<usize>());
     let prepared = Prepared::new(jobs, sum);
     let run = |t: Task| match &prepared.of[t.job] {
-        Some(inputs) => tiles(&jobs[t.job], &prepared.inputs, inputs, t.at, t.part),
+        Some(inputs) => tiles(&jobs[t.job], outs, &prepared.inputs, &inputs[t.row..], t),
         None => decoded(&jobs[t.job], t.at, t.part, sum),
     };
     if let [Job { x, .. }] = jobs
         && x.len() == 1
     {
         // The parts of a single product lie in `out` as they should.
-        return blocks(jobs, outs, out).into_par_iter().for_each(run);
+        return blocks(jobs, outs, &prepared, out).into_par_iter().for_each(run);
     }
     let mut parts = vec![0.0; out.len()];
-    blocks(jobs, outs, &mut parts).into_par_iter().for_each(run);
+    blocks(jobs, outs, &prepared, &mut parts).into_par_iter().for_each(run);
     let starts: Vec<usize> = jobs.iter().scan(0, |at, j| Some(std::mem::replace(at, *at + j.x.len() * outs))).collect();
     out.par_chunks_mut(outs).enumerate().for_each(|(c, out)| {
         let (j, i) = place(c);
@@ -135,22 +140,29 @@ pub fn matmul(jobs: &[Job], outs: usize, sum: Sum, place: impl Fn(usize) -> (usi
     });
 }
 
-fn blocks<'a>(jobs: &[Job], outs: usize, mut buffer: &'a mut [f32]) -> Vec<Task<'a>> {
+/// The tasks of a call. Few rows at a time meet all weights, not all rows the weights of a tile; rows that are decoded
+/// for inner products meet them all.
+fn blocks<'a>(jobs: &[Job], outs: usize, prepared: &Prepared, mut buffer: &'a mut [f32]) -> Vec<Task<'a>> {
     let mut tasks = vec![];
     for (job, j) in jobs.iter().enumerate().filter(|(_, j)| !j.x.is_empty()) {
+        let rows = if prepared.of[job].is_some() { ROWS } else { j.x.len() };
         for at in (0..outs).step_by(BLOCK) {
-            let (part, rest) = buffer.split_at_mut(BLOCK.min(outs - at) * j.x.len());
+            let width = BLOCK.min(outs - at);
+            let (part, rest) = buffer.split_at_mut(width * j.x.len());
             buffer = rest;
-            tasks.push(Task { job, at, part });
+            let parts = part.chunks_mut(width * rows).enumerate();
+            tasks.extend(parts.map(|(i, part)| Task { job, at, row: i * rows, part }));
         }
     }
+    tasks.sort_by_key(|t| (t.job, t.row));
     tasks
 }
 
 /// A block by the kernels. It meets two tiles of the engine layout where the job starts inside of one.
-fn tiles(job: &Job, inputs: &[Input], numbers: &[usize], at: usize, part: &mut [f32]) {
-    let x: Vec<&Input> = numbers.iter().map(|n| &inputs[*n]).collect();
-    let (width, first) = (part.len() / x.len(), job.first + at);
+fn tiles(job: &Job, outs: usize, inputs: &[Input], numbers: &[usize], task: Task) {
+    let width = BLOCK.min(outs - task.at);
+    let x: Vec<&Input> = numbers.iter().take(task.part.len() / width).map(|n| &inputs[*n]).collect();
+    let first = job.first + task.at;
     let mut lines = vec![[0.0; TILE]; x.len()];
     let mut done = 0;
     while done < width {
@@ -158,7 +170,7 @@ fn tiles(job: &Job, inputs: &[Input], numbers: &[usize], at: usize, part: &mut [
         let skip = if matches!(job.w, Matrix::Tiles(_)) { row % TILE } else { 0 };
         kernels().tile(&job.w, row - skip, &x, &mut lines);
         let count = (TILE - skip).min(width - done);
-        for (line, part) in lines.iter().zip(part.chunks_exact_mut(width)) {
+        for (line, part) in lines.iter().zip(task.part.chunks_exact_mut(width)) {
             part[done..done + count].copy_from_slice(&line[skip..skip + count]);
         }
         done += count;
@@ -334,6 +346,32 @@ mod tests {
         for (c, got) in out.chunks(2).enumerate() {
             let first = (c % 2 * 3 + 1) * 7;
             close(got, &product(&decoded[first..first + 14], &x[c * 7..][..7]), 1e-6);
+        }
+    }
+
+    #[test]
+    fn engine_layout_from_any_row_and_many_inputs() {
+        use crate::formats::layout::{Tiled, tile};
+        let encoded = crate::formats::encode(Format::Mxfp4, 96, &noise(1, 50 * 96)).unwrap();
+        let view = encoded.view(Format::Mxfp4, 50, 96).unwrap();
+        let bytes = tile(&view).unwrap();
+        let tiles = Tiled::new(Format::Mxfp4, 50, 96, &bytes).unwrap();
+        let x = noise(2, 37 * 96);
+        for (first, outs) in [(0, 50), (5, 40), (17, 16), (31, 1)] {
+            for sum in [Sum::F32, Sum::Int8] {
+                let run = |w: Matrix| {
+                    let mut out = vec![0.0; 37 * outs];
+                    matmul(&[Job { w, first, x: x.chunks(96).collect() }], outs, sum, |c| (0, c), &mut out);
+                    out
+                };
+                let got = on_threads(|| run(tiles.into()));
+                assert_eq!(bits(&got), bits(&run(view.into())), "{first} {outs} {sum:?}");
+                let decoded = crate::cpu::decode(view);
+                // One output may be next to nothing, so all of them together.
+                let want: Vec<f32> =
+                    x.chunks(96).flat_map(|x| product(&decoded[first * 96..][..outs * 96], x)).collect();
+                close(&got, &want, if sum == Sum::F32 { 1e-6 } else { 2e-2 });
+            }
         }
     }
 

@@ -125,6 +125,16 @@ impl Isa for Avx512 {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
     }
 
+    #[inline(always)]
+    unsafe fn arrange(order: &[u8; 64], codes: &[i8; 64]) -> [i32; 16] {
+        let mut out = [0i32; 16];
+        unsafe {
+            let (order, codes) = (Self::load(order.as_ptr()), Self::load(codes.as_ptr().cast()));
+            _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_permutexvar_epi8(order, codes));
+        }
+        out
+    }
+
     /// 4 x 4 blocks of words inside the 128-bit quarters, then the quarters.
     #[inline(always)]
     unsafe fn transpose(rows: &[*const u8; 16], out: *mut u32) {

@@ -112,12 +112,6 @@ impl Values for Fp8 {
     }
 }
 
-/// Column `from` of an input; rows are filled up to whole units.
-#[inline(always)]
-fn at(x: &Input, from: usize) -> *const f32 {
-    x.values[from..from + 16].as_ptr()
-}
-
 /// `N` input rows meet 16 columns.
 #[inline(always)]
 unsafe fn meet<S: Isa, const N: usize>(w: &[S::F; 16], x: [*const f32; N], acc: &mut [[S::F; 4]; N]) {
@@ -137,45 +131,38 @@ unsafe fn meet<S: Isa, const N: usize>(w: &[S::F; 16], x: [*const f32; N], acc: 
 #[inline(always)]
 pub(super) unsafe fn tile<S: Isa, T: Source, V: Values>(t: &mut T, x: &[&Input], out: &mut [[f32; 16]]) {
     unsafe {
-        let zero = [S::splat_f(0.0); 4];
-        let mut poison = S::splat(0);
-        if let [one] = x {
-            // Sums that stay in registers.
-            let (mut acc, from) = ([zero], one.values.as_ptr());
-            for unit in 0..units(one.cols) {
-                if let Some(p) = V::poison::<S, T>(t, unit) {
-                    poison = S::or(poison, p);
-                }
-                for part in 0..4 {
-                    let w = V::values::<S, T>(t, unit, part);
-                    meet::<S, 1>(&w, [from.add(unit * 64 + part * 16)], &mut acc);
-                }
-            }
-            return finish::<S>(&acc[0], poison, &mut out[0]);
+        let (blocks, rest) = x.as_chunks::<4>();
+        let (four, one) = out.split_at_mut(4 * blocks.len());
+        for (x, out) in blocks.iter().zip(four.as_chunks_mut::<4>().0) {
+            some::<S, T, V, 4>(t, x, out);
         }
-        let mut sums = vec![zero; x.len()];
+        for (x, out) in rest.iter().zip(one) {
+            some::<S, T, V, 1>(t, &[*x], std::array::from_mut(out));
+        }
+    }
+}
+
+/// [`tile`] for `N` input rows, whose sums stay in registers.
+#[inline(always)]
+unsafe fn some<S: Isa, T: Source, V: Values, const N: usize>(t: &mut T, x: &[&Input; N], out: &mut [[f32; 16]; N]) {
+    unsafe {
+        let (mut acc, mut poison) = ([[S::splat_f(0.0); 4]; N], S::splat(0));
         for unit in 0..units(x[0].cols) {
             if let Some(p) = V::poison::<S, T>(t, unit) {
                 poison = S::or(poison, p);
             }
             for part in 0..4 {
                 let w = V::values::<S, T>(t, unit, part);
-                let from = unit * 64 + part * 16;
-                let (blocks, rest) = x.as_chunks::<4>();
-                let (sums, last) = sums.as_chunks_mut::<4>();
-                for (x, sums) in blocks.iter().zip(sums) {
-                    let [a, b, c, d] = *x;
-                    meet::<S, 4>(&w, [at(a, from), at(b, from), at(c, from), at(d, from)], sums);
+                let mut at = [std::ptr::null(); N];
+                for (at, x) in at.iter_mut().zip(x) {
+                    // Rows are filled up to whole units.
+                    *at = x.values.as_ptr().add(unit * 64 + part * 16);
                 }
-                for (x, sum) in rest.iter().zip(last) {
-                    let mut one = [*sum];
-                    meet::<S, 1>(&w, [at(x, from)], &mut one);
-                    *sum = one[0];
-                }
+                meet::<S, N>(&w, at, &mut acc);
             }
         }
-        for (sum, out) in sums.iter().zip(out) {
-            finish::<S>(sum, poison, out);
+        for (acc, out) in acc.iter().zip(out) {
+            finish::<S>(acc, poison, out);
         }
     }
 }

@@ -22,6 +22,7 @@
 //!
 //! **Floats.** The values as they are, filled up with zeros.
 
+use super::isa::Isa;
 use super::order::{Coding, UNIT, coding, is_float};
 use crate::formats::Format;
 use crate::formats::activation::int8;
@@ -76,8 +77,11 @@ pub struct Input {
 
 impl Input {
     /// Inlined into a function per instruction set.
+    ///
+    /// # Safety
+    /// As [`Isa`].
     #[inline(always)]
-    pub(super) fn prepare(x: &[f32], form: Form) -> Input {
+    pub(super) unsafe fn prepare<S: Isa>(x: &[f32], form: Form) -> Input {
         let width = x.len().next_multiple_of(UNIT);
         let (c, digits) = match form {
             Form::Plain => {
@@ -96,15 +100,18 @@ impl Input {
             steps: vec![0; groups * digits * c.group / 4],
             starts: vec![0; groups * digits],
         };
-        match form {
-            Form::Digits(_) => out.digits(x, c),
-            _ => out.bytes(x, c),
+        // SAFETY: the caller's promise.
+        unsafe {
+            match form {
+                Form::Digits(_) => out.digits::<S>(x, c),
+                _ => out.bytes::<S>(x, c),
+            }
         }
         out
     }
 
     #[inline(always)]
-    fn digits(&mut self, x: &[f32], c: Coding) {
+    unsafe fn digits<S: Isa>(&mut self, x: &[f32], c: Coding) {
         let mut group = [0.0; UNIT];
         for (g, part) in x.chunks(c.group).enumerate() {
             group[..part.len()].copy_from_slice(part);
@@ -126,13 +133,14 @@ impl Input {
                 }
             }
             for (d, codes) in codes.iter().enumerate() {
-                self.put(g * DIGITS + d, codes, c);
+                // SAFETY: the caller's promise.
+                unsafe { self.put::<S>(g * DIGITS + d, codes, c) };
             }
         }
     }
 
     #[inline(always)]
-    fn bytes(&mut self, x: &[f32], c: Coding) {
+    unsafe fn bytes<S: Isa>(&mut self, x: &[f32], c: Coding) {
         let share = if c.row_scale { x.len().max(1) } else { c.group };
         let mut codes = vec![0i8; share.next_multiple_of(c.group)];
         for (s, part) in x.chunks(share).enumerate() {
@@ -144,20 +152,19 @@ impl Input {
                 self.values[g] = if finite { scale } else { f32::NAN };
                 let mut unit = [0; UNIT];
                 unit[..c.group].copy_from_slice(codes);
-                self.put(g, &unit, c);
+                // SAFETY: the caller's promise.
+                unsafe { self.put::<S>(g, &unit, c) };
             }
         }
     }
 
     /// Stores the bytes of a group in the order of the coding, and where its sum starts.
     #[inline(always)]
-    fn put(&mut self, at: usize, codes: &[i8; UNIT], c: Coding) {
+    unsafe fn put<S: Isa>(&mut self, at: usize, codes: &[i8; UNIT], c: Coding) {
         let steps = c.group / 4;
-        let order = c.order.order();
-        for (s, step) in self.steps[at * steps..][..steps].iter_mut().enumerate() {
-            let byte = |k: usize| codes[usize::from(order[4 * s + k])] as u8;
-            *step = i32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)]);
-        }
+        // SAFETY: the caller's promise.
+        let all = unsafe { S::arrange(c.order.order(), codes) };
+        self.steps[at * steps..][..steps].copy_from_slice(&all[..steps]);
         let sum: i32 = codes.iter().map(|c| i32::from(*c)).sum();
         self.starts[at] = -sum * i32::from(c.offset);
     }

@@ -229,19 +229,19 @@ unsafe fn groups<S: Isa, T: Source, C: Codes, const P: usize, const N: usize>(
             let mut at = [std::ptr::null::<i32>(); N];
             for n in 0..N {
                 let starts = x[n].starts.as_ptr().add(group * P);
-                for p in 0..P {
-                    acc[n][p] = S::splat(*starts.add(p) as u32);
+                for (p, acc) in acc[n].iter_mut().enumerate() {
+                    *acc = S::splat(*starts.add(p) as u32);
                 }
                 at[n] = x[n].steps.as_ptr().add(group * P * steps);
             }
             for s in 0..steps {
                 for n in 0..N {
-                    for p in 0..P {
+                    for (p, acc) in acc[n].iter_mut().enumerate() {
                         let step = *at[n].add(p * steps + s);
                         // Digits are small enough for any code.
-                        acc[n][p] = match P {
-                            1 if C::WIDE => S::dot::<true>(acc[n][p], codes[h * steps + s], step),
-                            _ => S::dot::<false>(acc[n][p], codes[h * steps + s], step),
+                        *acc = match P {
+                            1 if C::WIDE => S::dot::<true>(*acc, codes[h * steps + s], step),
+                            _ => S::dot::<false>(*acc, codes[h * steps + s], step),
                         };
                     }
                 }
@@ -284,8 +284,8 @@ pub(super) unsafe fn tile<S: Isa, T: Source, C: Codes, const P: usize>(
         }
         let mut sums = vec![zero; x.len()];
         for unit in 0..units(x[0].cols) {
-            // Unpacked once for all rows.
-            let codes = C::codes::<S, T>(t, unit);
+            // Unpacked once for all rows: without the black box the compiler unpacks again for every two.
+            let codes = std::hint::black_box(C::codes::<S, T>(t, unit));
             let (blocks, rest) = x.as_chunks::<2>();
             let (sums, last) = sums.as_chunks_mut::<2>();
             for (x, sums) in blocks.iter().zip(sums) {

@@ -55,6 +55,16 @@ pub(super) trait Isa: Copy {
     /// Asks for the cache line at `p`, which may be any address.
     unsafe fn prefetch(p: *const u8);
 
+    /// The bytes `codes[order[..]]`; places below 64.
+    #[inline(always)]
+    unsafe fn arrange(order: &[u8; 64], codes: &[i8; 64]) -> [i32; 16] {
+        let mut out = [0; 16];
+        for (step, places) in out.iter_mut().zip(order.as_chunks::<4>().0) {
+            *step = i32::from_le_bytes(places.map(|c| codes[usize::from(c & 63)] as u8));
+        }
+        out
+    }
+
     /// `out[w][r]` = word `w` of the 64 bytes at `rows[r]`. Reads 16 x 64 bytes, writes 1024.
     #[inline(always)]
     unsafe fn transpose(rows: &[*const u8; 16], out: *mut u32) {

@@ -5,6 +5,7 @@ use crate::formats::{Format, View};
 
 /// A matrix to multiply with.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "borrows and offsets, one for each product")]
 pub enum Matrix<'a> {
     /// In the row order of files: 16 rows are transposed piece by piece on the way.
     Rows(View<'a>),

@@ -47,7 +47,7 @@ pub(super) struct Tile<'a> {
 impl<'a> Tile<'a> {
     pub fn new(w: &Tiled<'a>, tile: usize) -> Self {
         let mut planes: [&[u8]; 3] = [&[]; 3];
-        for (i, plane) in w.planes().iter().enumerate() {
+        for (i, plane) in w.planes().enumerate() {
             let size = plane.items * plane.lanes * plane.width;
             planes[i] = &w.plane(i)[tile * size..][..size];
         }
@@ -187,14 +187,18 @@ impl<'a> Rows<'a> {
                 unsafe { S::transpose(&rows, out.as_mut_ptr()) };
                 continue;
             }
+            out.fill(0);
             for (l, row) in rows.iter().enumerate() {
-                // SAFETY: every row has `have` bytes behind `at`.
-                let row = unsafe { std::slice::from_raw_parts(*row, have) };
-                for (w, word) in out.chunks_exact_mut(TILE).enumerate() {
-                    let part = row.get(4 * w..).unwrap_or(&[]);
+                for w in 0..have / 4 {
+                    // SAFETY: every row has `have` bytes behind `at`.
+                    out[w * TILE + l] = unsafe { row.add(4 * w).cast::<u32>().read_unaligned() };
+                }
+                if !have.is_multiple_of(4) {
                     let mut bytes = [0; 4];
-                    bytes[..part.len().min(4)].copy_from_slice(&part[..part.len().min(4)]);
-                    word[l] = u32::from_ne_bytes(bytes);
+                    // SAFETY: as above.
+                    let rest = unsafe { std::slice::from_raw_parts(row.add(have / 4 * 4), have % 4) };
+                    bytes[..rest.len()].copy_from_slice(rest);
+                    out[have / 4 * TILE + l] = u32::from_ne_bytes(bytes);
                 }
             }
         }

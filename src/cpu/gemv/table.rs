@@ -110,7 +110,7 @@ macro_rules! entries {
             fn prepare(x: &[f32], form: Form) -> Input {
                 $(#[target_feature(enable = $feature)])?
                 unsafe fn kernel(x: &[f32], form: Form) -> Input {
-                    Input::prepare(x, form)
+                    unsafe { Input::prepare::<$isa>(x, form) }
                 }
                 unsafe { kernel(x, form) }
             }

@@ -80,7 +80,11 @@ pub struct Tiled<'a> {
     /// Inputs.
     pub cols: usize,
     bytes: &'a [u8],
+    planes: Planes,
 }
+
+/// The planes of a matrix: three at most.
+type Planes = [Option<Plane>; 3];
 
 impl<'a> Tiled<'a> {
     /// Puts a shape on bytes that [`tile`] made.
@@ -89,20 +93,23 @@ impl<'a> Tiled<'a> {
     /// [`ViewError`] when their number is not that of the shape, or the format has no layout.
     pub fn new(format: Format, rows: usize, cols: usize, bytes: &'a [u8]) -> Result<Tiled<'a>, ViewError> {
         let need = self::bytes(format, rows, cols).map_or(u64::MAX, |n| n as u64);
-        match need == bytes.len() as u64 {
-            true => Ok(Tiled { format, rows, cols, bytes }),
-            false => Err(ViewError { format, rows, cols, part: "tiles", need, found: bytes.len() as u64 }),
+        if need != bytes.len() as u64 {
+            return Err(ViewError { format, rows, cols, part: "tiles", need, found: bytes.len() as u64 });
         }
+        let mut planes = Planes::default();
+        let known = planes::of(format, rows, cols).unwrap_or_default();
+        planes.iter_mut().zip(known).for_each(|(place, plane)| *place = Some(plane));
+        Ok(Tiled { format, rows, cols, bytes, planes })
     }
 
     /// The planes in their order: the code words first.
-    pub fn planes(&self) -> Vec<Plane> {
-        planes::of(self.format, self.rows, self.cols).unwrap_or_default()
+    pub fn planes(&self) -> impl Iterator<Item = &Plane> {
+        self.planes.iter().flatten()
     }
 
     /// The bytes of plane number `index`; nothing where the format has fewer planes.
     pub fn plane(&self, index: usize) -> &'a [u8] {
-        self.planes().get(index).map_or(&[], |p| &self.bytes[p.at..][..p.bytes])
+        self.planes().nth(index).map_or(&[], |p| &self.bytes[p.at..][..p.bytes])
     }
 
     /// Bytes of all planes.
