@@ -61,7 +61,8 @@ const fn codebook() -> [[u8; 4]; ENTRIES] {
 }
 
 /// Magnitudes `G / 2`, exact.
-static HALVES: [[f32; 4]; ENTRIES] = halves();
+const HALVES_OF: [[f32; 4]; ENTRIES] = halves();
+static HALVES: [[f32; 4]; ENTRIES] = HALVES_OF;
 
 const fn halves() -> [[f32; 4]; ENTRIES] {
     let mut table = [[0.0; 4]; ENTRIES];
@@ -82,53 +83,106 @@ fn sub_scale(d: f32, code: u32) -> f32 {
     d * (0.5 + code as f32) * 0.5
 }
 
-/// The seven stored sign bits of a lane with the eighth, their parity, behind them.
-fn with_parity(bits: u32) -> u32 {
-    bits | (bits.count_ones() & 1) << 7
+/// Sign bits of the eight columns of a lane by its seven stored bits: the eighth has their parity.
+static SIGNS: [[u32; 8]; 128] = sign_bits();
+
+const fn sign_bits() -> [[u32; 8]; 128] {
+    let mut table = [[0; 8]; 128];
+    let mut stored = 0u32;
+    while stored < 128 {
+        let bits = stored | (stored.count_ones() & 1) << 7;
+        let mut at = 0;
+        while at < 8 {
+            table[stored as usize][at] = (bits >> at & 1) << 31;
+            at += 1;
+        }
+        stored += 1;
+    }
+    table
 }
 
 /// Decodes a row, in rotated space. The last block may hold more columns than the row has.
 pub(super) fn row(data: &[u8], out: &mut [f32]) {
-    for (values, block) in out.chunks_mut(E8_BLOCK).zip(data.as_chunks::<E8_BYTES>().0) {
-        let (indices, rest) = block.split_at(64);
-        let (words, d) = rest.split_at(32);
-        let d = f16::from_le_bytes([d[0], d[1]]).to_f32();
-        let lanes = words.as_chunks::<4>().0.iter().flat_map(|word| {
-            let word = u32::from_le_bytes(*word);
-            let scale = sub_scale(d, word >> 28);
-            (0..4).map(move |lane| (scale, with_parity(word >> (7 * lane) & 127)))
-        });
-        for ((values, pair), (scale, signs)) in values.chunks_mut(8).zip(indices.as_chunks::<2>().0).zip(lanes) {
-            let [low, high] = pair.map(|index| HALVES[usize::from(index)]);
-            let magnitudes = low.into_iter().chain(high);
-            for (at, (value, magnitude)) in values.iter_mut().zip(magnitudes).enumerate() {
-                // The sign bit itself: minus zero where the scale is zero, as a multiplication by -1 gives.
-                *value = f32::from_bits((scale * magnitude).to_bits() ^ (signs >> at & 1) << 31);
+    for (values, bytes) in out.chunks_mut(E8_BLOCK).zip(data.as_chunks::<E8_BYTES>().0) {
+        match values.as_chunks_mut::<E8_BLOCK>() {
+            ([values], _) => block(bytes, values),
+            (_, part) => {
+                let mut whole = [0.0; E8_BLOCK];
+                block(bytes, &mut whole);
+                part.copy_from_slice(&whole[..part.len()]);
             }
         }
     }
 }
 
-/// Half of the magnitudes by place and the squared length of every entry, for the search.
-struct Search {
-    places: [[f32; ENTRIES]; 4],
-    lengths: [f32; ENTRIES],
+fn block(bytes: &[u8; E8_BYTES], out: &mut [f32; E8_BLOCK]) {
+    let d = f16::from_le_bytes([bytes[96], bytes[97]]).to_f32();
+    let (indices, words) = (bytes[..64].as_chunks::<2>().0, bytes[64..].as_chunks::<4>().0);
+    for (lane, (values, pair)) in out.as_chunks_mut::<8>().0.iter_mut().zip(indices).enumerate() {
+        let word = u32::from_le_bytes(words[lane / 4]);
+        let scale = sub_scale(d, word >> 28);
+        let signs = &SIGNS[(word >> (7 * (lane % 4)) & 127) as usize];
+        let [low, high] = pair.map(|index| &HALVES[usize::from(index)]);
+        for k in 0..4 {
+            // The sign bit itself, so a zero may be negative, as after a multiplication by -1.
+            values[k] = f32::from_bits((scale * low[k]).to_bits() ^ signs[k]);
+            values[k + 4] = f32::from_bits((scale * high[k]).to_bits() ^ signs[k + 4]);
+        }
+    }
 }
+
+/// The codebook for the search: entries of one squared length stand together, in the order of their numbers.
+struct Search {
+    /// Numbers of the entries.
+    entries: [u8; ENTRIES],
+    /// Half of their magnitudes.
+    halves: [[f32; 4]; ENTRIES],
+    /// The squared lengths, ascending.
+    lengths: [f32; LENGTHS],
+    /// Where the entries of each length end.
+    ends: [usize; LENGTHS],
+}
+
+/// Squared lengths that occur. Building the table fails if there are more, a test if there are fewer.
+const LENGTHS: usize = 64;
 
 static SEARCH: Search = search();
 
+const fn square(entry: usize) -> f32 {
+    let [a, b, c, d] = HALVES_OF[entry];
+    a * a + b * b + c * c + d * d
+}
+
 const fn search() -> Search {
-    let mut s = Search { places: [[0.0; ENTRIES]; 4], lengths: [0.0; ENTRIES] };
-    let mut entry = 0;
-    while entry < ENTRIES {
-        let mut k = 0;
-        while k < 4 {
-            let half = CODEBOOK[entry][k] as f32 * 0.5;
-            s.places[k][entry] = half;
-            s.lengths[entry] += half * half;
-            k += 1;
+    let mut s = Search {
+        entries: [0; ENTRIES],
+        halves: [[0.0; 4]; ENTRIES],
+        lengths: [f32::INFINITY; LENGTHS],
+        ends: [ENTRIES; LENGTHS],
+    };
+    let (mut at, mut bucket, mut last) = (0, 0, -1.0);
+    while at < ENTRIES {
+        // The smallest length that has not had its turn.
+        let (mut length, mut entry) = (f32::INFINITY, 0);
+        while entry < ENTRIES {
+            if square(entry) > last && square(entry) < length {
+                length = square(entry);
+            }
+            entry += 1;
         }
-        entry += 1;
+        let mut entry = 0;
+        while entry < ENTRIES {
+            if square(entry) == length {
+                s.entries[at] = entry as u8;
+                s.halves[at] = HALVES_OF[entry];
+                at += 1;
+            }
+            entry += 1;
+        }
+        s.lengths[bucket] = length;
+        s.ends[bucket] = at;
+        bucket += 1;
+        last = length;
     }
     s
 }
@@ -186,49 +240,87 @@ fn signs(sub: &[f32; SUB]) -> u32 {
     word
 }
 
+/// A number for each of the eight groups of four columns in a sub-block: side by side, so that they are computed in
+/// vectors.
+type Groups = [f32; SUB / 4];
+
 /// The sub-scale code and the eight entries that come nearest to 32 magnitudes; the lowest on ties.
-fn nearest(magnitudes: &[f32; SUB], d: f32) -> (u32, [u8; 8]) {
+///
+/// With `g` an entry and `m` four magnitudes, `|m / db - g|^2` is `(db |g|^2 - 2 m.g) / db` and a part that no entry
+/// changes. Of the entries of one length only the largest product can win, so the codes need not look at others.
+fn nearest(magnitudes: &[f32; SUB], d: f32) -> (u32, [u8; SUB / 4]) {
     let scale = |code: u32| sub_scale(d, code).max(1e-20);
-    let products: [[f32; ENTRIES]; 8] = std::array::from_fn(|group| doubled_products(&magnitudes[4 * group..]));
-    let mut best = (f32::INFINITY, 0);
+    let m: [Groups; 4] = std::array::from_fn(|k| std::array::from_fn(|group| magnitudes[4 * group + k]));
+    let largest = largest(&m);
+    let mut best = (f32::INFINITY, 0, [0.0; SUB / 4]);
     for code in 0..CODES as u32 {
         let db = scale(code);
-        let error = db * products.iter().map(|p| least(p, db)).sum::<f32>();
+        let least = least(&largest, db);
+        let error = db * least.iter().sum::<f32>();
         if error < best.0 {
-            best = (error, code);
+            best = (error, code, least);
         }
     }
-    let db = scale(best.1);
-    let entry = |p: &[f32; ENTRIES]| {
-        let least = least(p, db);
-        let of = |(product, length): (&f32, &f32)| distance(*product, *length, db) == least;
-        p.iter().zip(&SEARCH.lengths).position(of).unwrap_or(0) as u8
-    };
-    (best.1, products.each_ref().map(entry))
+    let (_, code, least) = best;
+    let entry = |group: usize| lowest(m.map(|m| m[group]), largest.map(|l| l[group]), scale(code), least[group]);
+    (code, std::array::from_fn(entry))
 }
 
-/// `2 m . g` for every entry `g` and four magnitudes `m`.
-fn doubled_products(m: &[f32]) -> [f32; ENTRIES] {
-    let [a, b, c, d] = &SEARCH.places;
-    std::array::from_fn(|e| 2.0 * (m[0] * a[e] + m[1] * b[e] + m[2] * c[e] + m[3] * d[e]))
+/// `2 m . g`.
+#[inline(always)]
+fn product(m: [f32; 4], g: &[f32; 4]) -> f32 {
+    2.0 * (m[0] * g[0] + m[1] * g[1] + m[2] * g[2] + m[3] * g[3])
 }
 
-/// Squared distance of `m / db` from an entry, over `1 / db` and without the part that no entry changes.
+/// The distance that decides: `db |g|^2 - 2 m.g`.
+#[inline(always)]
 fn distance(product: f32, length: f32, db: f32) -> f32 {
     db * length - product
 }
 
-/// The smallest distance over all entries. Lanes, so that the search is vectorised.
-fn least(products: &[f32; ENTRIES], db: f32) -> f32 {
-    const LANES: usize = 16;
-    let mut least = [f32::INFINITY; LANES];
-    for (p, l) in products.as_chunks::<LANES>().0.iter().zip(SEARCH.lengths.as_chunks::<LANES>().0) {
-        for k in 0..LANES {
-            let distance = distance(p[k], l[k], db);
-            least[k] = if distance < least[k] { distance } else { least[k] };
+/// The largest product of each length.
+fn largest(m: &[Groups; 4]) -> [Groups; LENGTHS] {
+    let mut from = 0;
+    SEARCH.ends.map(|end| {
+        let mut most = [f32::NEG_INFINITY; SUB / 4];
+        for g in &SEARCH.halves[std::mem::replace(&mut from, end)..end] {
+            for (k, most) in most.iter_mut().enumerate() {
+                let product = product([m[0][k], m[1][k], m[2][k], m[3][k]], g);
+                *most = if product > *most { product } else { *most };
+            }
+        }
+        most
+    })
+}
+
+/// The smallest distance of each group.
+fn least(largest: &[Groups; LENGTHS], db: f32) -> Groups {
+    let mut least = [f32::INFINITY; SUB / 4];
+    for (products, length) in largest.iter().zip(SEARCH.lengths) {
+        for (least, product) in least.iter_mut().zip(products) {
+            let distance = distance(*product, length, db);
+            *least = if distance < *least { distance } else { *least };
         }
     }
-    least.iter().fold(f32::INFINITY, |a, b| if *b < a { *b } else { a })
+    least
+}
+
+/// The lowest number among the entries at this distance.
+fn lowest(m: [f32; 4], largest: [f32; LENGTHS], db: f32, least: f32) -> u8 {
+    let mut found = u8::MAX;
+    let mut from = 0;
+    for ((length, end), largest) in SEARCH.lengths.iter().zip(SEARCH.ends).zip(largest) {
+        let entries = std::mem::replace(&mut from, end)..end;
+        if distance(largest, *length, db) != least {
+            continue;
+        }
+        for at in entries {
+            if distance(product(m, &SEARCH.halves[at]), *length, db) == least {
+                found = found.min(SEARCH.entries[at]);
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -285,6 +377,15 @@ mod tests {
         assert_eq!(signs(&sub), 0b1001 | 0b10 << 7);
         // Minus zero is positive.
         assert_eq!(signs(&[-0.0; SUB]), 0);
+    }
+
+    #[test]
+    fn the_search_knows_every_entry_once() {
+        let mut numbers = SEARCH.entries;
+        numbers.sort_unstable();
+        assert!(numbers.iter().enumerate().all(|(at, number)| at == usize::from(*number)));
+        assert!(SEARCH.lengths.is_sorted_by(|a, b| a < b) && SEARCH.ends.is_sorted_by(|a, b| a < b));
+        assert_eq!(SEARCH.ends[LENGTHS - 1], ENTRIES);
     }
 
     #[test]

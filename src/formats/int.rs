@@ -94,7 +94,11 @@ pub(super) fn amax(values: &[f32]) -> f32 {
 /// The nearest code, ties to even. A true division: a multiplication by the reciprocal rounds some to the
 /// neighbour.
 pub(super) fn code(v: f32, scale: f32, least: f32, most: f32) -> i8 {
-    (v / scale).round_ties_even().clamp(least, most) as i8
+    // 1.5 * 2^23: added to a small number, it leaves the nearest integer in the low bits. The bounds are integers, so
+    // rounding behind them is the same. Unlike `round_ties_even` this is vectorised on every processor.
+    const MAGIC: f32 = 12_582_912.0;
+    let near = (v / scale).clamp(least, most) + MAGIC;
+    near.to_bits().wrapping_sub(MAGIC.to_bits()) as i8
 }
 
 pub(super) fn f32_at(bytes: &[u8], index: usize) -> f32 {

@@ -44,13 +44,22 @@ static INT2: [[f32; 4]; 256] = fields(2.0);
 static LOW: [[f32; 4]; 256] = fields(4.0);
 static HIGH: [[f32; 4]; 16] = high();
 
+/// Fills `out` four values at a time, of the last four only as many as there are.
+#[inline(always)]
+fn quads(out: &mut [f32], of: impl Fn(usize) -> [f32; 4]) {
+    let (whole, tail) = out.as_chunks_mut::<4>();
+    whole.iter_mut().enumerate().for_each(|(at, values)| *values = of(at));
+    if !tail.is_empty() {
+        let last = of(whole.len());
+        tail.copy_from_slice(&last[..tail.len()]);
+    }
+}
+
 /// Decodes an int2 row; `scale` is the row's f32.
 pub(super) fn int2_row(data: &[u8], scale: &[u8], out: &mut [f32]) {
     let scale = f32_at(scale, 0);
-    for (values, byte) in out.chunks_mut(4).zip(data) {
-        let fields = INT2[usize::from(*byte)];
-        values.iter_mut().zip(fields).for_each(|(value, field)| *value = field * scale);
-    }
+    let decode = |byte: u8| INT2[usize::from(byte)].map(|field| field * scale);
+    quads(out, |quad| decode(data[quad]));
 }
 
 /// Decodes an int3 row; `scales` are the row's f32 values, one per 64 columns.
@@ -59,13 +68,12 @@ pub(super) fn int3_row(data: &[u8], scales: &[u8], out: &mut [f32]) {
     for (index, (values, bytes)) in groups.enumerate() {
         let (low, high) = bytes.split_at(INT3_GROUP / 4);
         let scale = f32_at(scales, index);
-        for (at, values) in values.chunks_mut(4).enumerate() {
-            let low = LOW[usize::from(low[at])];
-            let high = HIGH[usize::from(high[at / 2] >> (at % 2 * 4) & 15)];
+        quads(values, |quad| {
+            let low = &LOW[usize::from(low[quad])];
+            let high = &HIGH[usize::from(high[quad / 2] >> (quad % 2 * 4) & 15)];
             // The sum of the parts is a small integer, so only the product rounds.
-            let codes = low.into_iter().zip(high).map(|(low, high)| low + high);
-            values.iter_mut().zip(codes).for_each(|(value, code)| *value = code * scale);
-        }
+            std::array::from_fn(|k| (low[k] + high[k]) * scale)
+        });
     }
 }
 

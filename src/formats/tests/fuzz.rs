@@ -61,7 +61,7 @@ fn encode_noise(random: &mut Random) {
 
 #[test]
 fn noise_never_panics() {
-    let (start, time, mut rounds) = (Instant::now(), fuzz_time(1.5), 0u64);
+    let (start, time, mut rounds) = (Instant::now(), fuzz_time(3.0), 0u64);
     while start.elapsed() < time {
         let mut random = Random(rounds);
         let before = Instant::now();
