@@ -3,11 +3,12 @@
 use super::device;
 use super::failure::Failure;
 use super::files;
-use crate::formats::{BlockScale, Format};
+use crate::formats::Format;
 use crate::graph::{Graph, Role, WeightId, expand};
 use crate::ops::types::WeightRole;
 use crate::plan::Shape;
 use crate::plan::place::Rule;
+use crate::run::cpu::bench::FORMATS;
 use crate::run::vulkan::DECODE_ROWS;
 use crate::run::vulkan::bench::{Bench, BenchError, PassTime, Random, StepTime, read_gbps};
 use crate::spec::Config;
@@ -57,22 +58,6 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 }
-
-/// Names of formats, as `coli convert` and the benches take them.
-pub const FORMATS: [(&str, Format); 12] = [
-    ("f32", Format::F32),
-    ("f16", Format::F16),
-    ("bf16", Format::Bf16),
-    ("int8", Format::Int8Row),
-    ("int4", Format::Int4Row),
-    ("int4-g64", Format::Int4Grouped { group: 64 }),
-    ("int3-g64", Format::Int3G64),
-    ("int2", Format::Int2Row),
-    ("mxfp4", Format::Mxfp4),
-    ("fp8", Format::Fp8Block { scale: BlockScale::F32 }),
-    ("fp8-ue8m0", Format::Fp8Block { scale: BlockScale::Ue8m0 }),
-    ("e8", Format::E8),
-];
 
 fn parse_format(text: &str) -> Result<Format, String> {
     let found = FORMATS.iter().find(|(name, _)| *name == text).map(|(_, f)| *f);

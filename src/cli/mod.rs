@@ -1,6 +1,8 @@
 //! The command line: one file a subcommand. Results go to stdout, everything else to stderr.
 
 mod args;
+mod bench_device;
+mod bench_kernels;
 mod bench_layers;
 mod check;
 mod demo;
@@ -80,6 +82,8 @@ enum BenchCommand {
     Decode(bench_layers::Args),
     /// The same of a prompt step
     Prefill(bench_layers::Args),
+    /// Products with stored matrices, beside the memory they read from
+    Kernels(bench_kernels::Args),
 }
 
 /// Runs the command line and returns the exit code.
@@ -96,6 +100,7 @@ pub fn run() -> ExitCode {
         Command::Bench(Bench { what: BenchCommand::Quality(args) }) => quality::run(args),
         Command::Bench(Bench { what: BenchCommand::Decode(args) }) => bench_layers::decode(args),
         Command::Bench(Bench { what: BenchCommand::Prefill(args) }) => bench_layers::prefill(args),
+        Command::Bench(Bench { what: BenchCommand::Kernels(args) }) => bench_kernels::run(args),
         Command::Shaders(args) => shaders::run(args),
     };
     match done {

@@ -2,8 +2,8 @@
 
 use super::GRAIN;
 use super::elementwise::{Glu, glu};
+use super::gemv::Matrix;
 use super::matmul::{Job, Sum, matmul};
-use crate::formats::View;
 use crate::formats::rotation::Rotation;
 use rayon::prelude::*;
 
@@ -21,11 +21,11 @@ pub struct Visits<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Expert<'a> {
     /// `[ff, I]`
-    pub gate: View<'a>,
+    pub gate: Matrix<'a>,
     /// `[ff, I]`
-    pub up: View<'a>,
+    pub up: Matrix<'a>,
     /// `[out, ff]`
-    pub down: View<'a>,
+    pub down: Matrix<'a>,
 }
 
 /// The visits of one expert: positions in `ids`.
@@ -49,9 +49,9 @@ struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    fn new(plain: &'a [f32], width: usize, matrices: impl IntoIterator<Item = View<'a>>) -> Inputs<'a> {
+    fn new(plain: &'a [f32], width: usize, matrices: impl IntoIterator<Item = Matrix<'a>>) -> Inputs<'a> {
         let mut rotated = vec![];
-        if matrices.into_iter().any(|w| w.format.rotates()) {
+        if matrices.into_iter().any(|w| w.format().rotates()) {
             rotated.extend_from_slice(plain);
             let rotation = Rotation::new(width);
             rotated.par_chunks_exact_mut(width).for_each(|row| rotation.forward(row));
@@ -60,8 +60,8 @@ impl<'a> Inputs<'a> {
     }
 
     /// The rows that a matrix is multiplied with.
-    fn facing(&self, w: View, rows: impl Iterator<Item = usize>) -> Vec<&[f32]> {
-        let all = if w.format.rotates() { &self.rotated } else { self.plain };
+    fn facing(&self, w: Matrix, rows: impl Iterator<Item = usize>) -> Vec<&[f32]> {
+        let all = if w.format().rotates() { &self.rotated } else { self.plain };
         rows.map(|row| &all[row * self.width..][..self.width]).collect()
     }
 }
@@ -83,7 +83,7 @@ pub fn moe_experts<'w>(
     let unions = unions(ids);
     let experts: Vec<Expert> = unions.iter().map(|u| expert(u.expert)).collect();
     let Some(first) = experts.first() else { return };
-    let (ff, width) = (first.gate.rows, first.down.rows);
+    let (ff, width) = (first.gate.rows(), first.down.rows());
     // Where each visit stands: the expert's number among the unions and its place there.
     let mut at = vec![(0, 0); ids.len()];
     for (u, union) in unions.iter().enumerate() {
@@ -124,7 +124,7 @@ pub fn join(results: &[f32], weights: &[f32], k: usize, width: usize, out: &mut 
 mod tests {
     use super::*;
     use crate::cpu::testing::{Stored, bits, close, noise, on_threads, product};
-    use crate::formats::Format;
+    use crate::formats::{Format, View};
 
     const INP: usize = 7;
     const FF: usize = 65;
@@ -146,7 +146,7 @@ mod tests {
         let mut out = vec![0.0; x.len()];
         let of = |id: u32| {
             let [gate, up, down] = &e.stored[id as usize];
-            Expert { gate: gate.view(), up: up.view(), down: down.view() }
+            Expert { gate: gate.view().into(), up: up.view().into(), down: down.view().into() }
         };
         moe_experts(x, INP, Visits { ids, weights, k: 2 }, Glu::Silu, of, &mut out);
         out
@@ -197,7 +197,7 @@ mod tests {
         let view = |i: usize| View::new(Format::E8, shapes[i % 3].0, shapes[i % 3].1, &parts[i].0, &[0; 4]).unwrap();
         let of = |e: u32| {
             let at = 3 * e as usize;
-            Expert { gate: view(at), up: view(at + 1), down: view(at + 2) }
+            Expert { gate: view(at).into(), up: view(at + 1).into(), down: view(at + 2).into() }
         };
         let (x, ids, weights) = (noise(1, 2 * inp), [1, 0, 0, 1], [0.5, 0.25, 0.7, 0.1]);
         let run = |x: &[f32], ids: &[u32], weights: &[f32]| {

@@ -1,17 +1,24 @@
 //! Products of stored matrices with rows of values: dense, grouped, per expert.
 //!
-//! A weight row is decoded once per call into a buffer of the thread and meets every input row while it
-//! lies in the first-level cache. Work is cut into blocks of output rows over all jobs of a call, so a call
-//! with many small matrices (experts) fills the threads as well as one with a large matrix.
+//! Work is cut into blocks of output rows over all jobs of a call, so a call with many small matrices (experts)
+//! fills the threads as well as one with a large matrix. A block meets its inputs in one of two ways:
+//!
+//! - by the kernels of [`gemv`](super::gemv), 16 outputs at a time. Inputs are prepared once per call, however many
+//!   matrices they meet.
+//! - by inner products with decoded rows where those do not apply: sums in f64, int4 groups of odd sizes, and f32 and
+//!   bf16 in a file's row order, which need no decoding (bf16 is read in place for a single input row).
 
+use super::gemv::{Activations, Input, Matrix, kernels};
 use super::simd::simd;
+use crate::formats::layout::TILE;
 use crate::formats::{Format, View};
 use rayon::prelude::*;
 use std::cell::RefCell;
+use std::collections::HashMap;
 
-/// Rows `first..` of a matrix and the input rows that they meet, `w.cols` values each.
+/// Rows `first..` of a matrix and the input rows that they meet, as many values each as the matrix has columns.
 pub struct Job<'a> {
-    pub w: View<'a>,
+    pub w: Matrix<'a>,
     pub first: usize,
     pub x: Vec<&'a [f32]>,
 }
@@ -19,14 +26,20 @@ pub struct Job<'a> {
 /// How an inner product is accumulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sum {
-    /// In f32, see [`simd`](super::simd).
+    /// In f32, see [`simd`](super::simd) and [`gemv`](super::gemv).
     F32,
+    /// As [`Sum::F32`], but where weights are integer codes the inputs are taken as int8
+    /// ([`gemv::input`](super::gemv::input)).
+    Int8,
     /// In f64, rounded once: where a choice depends on the result.
     F64,
 }
 
-/// Output rows per task.
-const BLOCK: usize = 16;
+/// Output rows per task: a tile.
+const BLOCK: usize = TILE;
+/// Input rows that the kernels of a task multiply with at most: so many prepared rows stay in the second-level cache
+/// from one tile to the next.
+const ROWS: usize = 16;
 /// Weight rows that meet an input row together.
 const QUAD: usize = 4;
 
@@ -38,8 +51,62 @@ struct Task<'a> {
     job: usize,
     /// First output of the block.
     at: usize,
+    /// First of the job's input rows.
+    row: usize,
     /// `[input row][output of the block]`.
     part: &'a mut [f32],
+}
+
+/// The inputs of a call that kernels take, each prepared once.
+struct Prepared {
+    inputs: Vec<Input>,
+    /// For each job its inputs' numbers; `None` where kernels do not apply.
+    of: Vec<Option<Vec<usize>>>,
+}
+
+impl Prepared {
+    fn new(jobs: &[Job], sum: Sum) -> Prepared {
+        // Rows of one address and length are one row; formats of equal forms share what is prepared.
+        let mut known = HashMap::new();
+        let mut rows: Vec<(&[f32], Format, Activations)> = vec![];
+        let mut of = vec![];
+        for job in jobs {
+            let Some(activations) = activations(&job.w, sum) else {
+                of.push(None);
+                continue;
+            };
+            let form = super::gemv::input::form(job.w.format(), job.w.cols(), activations);
+            let mut numbers = vec![];
+            for x in &job.x {
+                numbers.push(*known.entry((x.as_ptr(), x.len(), form)).or_insert_with(|| {
+                    rows.push((*x, job.w.format(), activations));
+                    rows.len() - 1
+                }));
+            }
+            of.push(Some(numbers));
+        }
+        let make = |(x, format, a): &(&[f32], Format, Activations)| kernels().input(x, *format, *a);
+        // `activations` has found a form for every one of them.
+        let inputs = match rows.len() {
+            1 => rows.iter().filter_map(make).collect(),
+            _ => rows.par_iter().filter_map(make).collect(),
+        };
+        Prepared { inputs, of }
+    }
+}
+
+/// What the kernels would take inputs as; `None` where they do not apply.
+fn activations(w: &Matrix, sum: Sum) -> Option<Activations> {
+    let plain = matches!(w, Matrix::Rows(v) if matches!(v.format, Format::F32 | Format::Bf16));
+    let takes = |a| super::gemv::input::form(w.format(), w.cols(), a).is_some();
+    let wanted: &[Activations] = match sum {
+        Sum::F64 => &[],
+        Sum::F32 if plain => &[],
+        Sum::Int8 if plain => &[],
+        Sum::F32 => &[Activations::F32],
+        Sum::Int8 => &[Activations::Int8, Activations::F32],
+    };
+    wanted.iter().copied().find(|a| takes(*a))
 }
 
 /// Multiplies each job's matrix rows with each of its input rows. `out` consists of chunks of `outs` values,
@@ -49,14 +116,19 @@ pub fn matmul(jobs: &[Job], outs: usize, sum: Sum, place: impl Fn(usize) -> (usi
         return;
     }
     assert_eq!(out.len(), outs * jobs.iter().map(|j| j.x.len()).sum::<usize>());
+    let prepared = Prepared::new(jobs, sum);
+    let run = |t: Task| match &prepared.of[t.job] {
+        Some(inputs) => tiles(&jobs[t.job], outs, &prepared.inputs, &inputs[t.row..], t),
+        None => decoded(&jobs[t.job], t.at, t.part, sum),
+    };
     if let [Job { x, .. }] = jobs
         && x.len() == 1
     {
         // The parts of a single product lie in `out` as they should.
-        return blocks(jobs, outs, out).into_par_iter().for_each(|t| run(&jobs[t.job], t.at, t.part, sum));
+        return blocks(jobs, outs, &prepared, out).into_par_iter().for_each(run);
     }
     let mut parts = vec![0.0; out.len()];
-    blocks(jobs, outs, &mut parts).into_par_iter().for_each(|t| run(&jobs[t.job], t.at, t.part, sum));
+    blocks(jobs, outs, &prepared, &mut parts).into_par_iter().for_each(run);
     let starts: Vec<usize> = jobs.iter().scan(0, |at, j| Some(std::mem::replace(at, *at + j.x.len() * outs))).collect();
     out.par_chunks_mut(outs).enumerate().for_each(|(c, out)| {
         let (j, i) = place(c);
@@ -68,21 +140,47 @@ pub fn matmul(jobs: &[Job], outs: usize, sum: Sum, place: impl Fn(usize) -> (usi
     });
 }
 
-fn blocks<'a>(jobs: &[Job], outs: usize, mut buffer: &'a mut [f32]) -> Vec<Task<'a>> {
+/// The tasks of a call. Few rows at a time meet all weights, not all rows the weights of a tile; rows that are decoded
+/// for inner products meet them all.
+fn blocks<'a>(jobs: &[Job], outs: usize, prepared: &Prepared, mut buffer: &'a mut [f32]) -> Vec<Task<'a>> {
     let mut tasks = vec![];
     for (job, j) in jobs.iter().enumerate().filter(|(_, j)| !j.x.is_empty()) {
+        let rows = if prepared.of[job].is_some() { ROWS } else { j.x.len() };
         for at in (0..outs).step_by(BLOCK) {
-            let (part, rest) = buffer.split_at_mut(BLOCK.min(outs - at) * j.x.len());
+            let width = BLOCK.min(outs - at);
+            let (part, rest) = buffer.split_at_mut(width * j.x.len());
             buffer = rest;
-            tasks.push(Task { job, at, part });
+            let parts = part.chunks_mut(width * rows).enumerate();
+            tasks.extend(parts.map(|(i, part)| Task { job, at, row: i * rows, part }));
         }
     }
+    tasks.sort_by_key(|t| (t.job, t.row));
     tasks
 }
 
-fn run(job: &Job, at: usize, part: &mut [f32], sum: Sum) {
-    if let ([x], Sum::F32, Format::Bf16) = (&job.x[..], sum, job.w.format) {
-        return in_place(job, at, x, part);
+/// A block by the kernels. It meets two tiles of the engine layout where the job starts inside of one.
+fn tiles(job: &Job, outs: usize, inputs: &[Input], numbers: &[usize], task: Task) {
+    let width = BLOCK.min(outs - task.at);
+    let x: Vec<&Input> = numbers.iter().take(task.part.len() / width).map(|n| &inputs[*n]).collect();
+    let first = job.first + task.at;
+    let mut lines = vec![[0.0; TILE]; x.len()];
+    let mut done = 0;
+    while done < width {
+        let row = first + done;
+        let skip = if matches!(job.w, Matrix::Tiles(_)) { row % TILE } else { 0 };
+        kernels().tile(&job.w, row - skip, &x, &mut lines);
+        let count = (TILE - skip).min(width - done);
+        for (line, part) in lines.iter().zip(task.part.chunks_exact_mut(width)) {
+            part[done..done + count].copy_from_slice(&line[skip..skip + count]);
+        }
+        done += count;
+    }
+}
+
+/// A block by inner products with decoded rows.
+fn decoded(job: &Job, at: usize, part: &mut [f32], sum: Sum) {
+    if let ([x], Matrix::Rows(w @ View { format: Format::Bf16, .. }), Sum::F32 | Sum::Int8) = (&job.x[..], job.w, sum) {
+        return in_place(&w, job.first + at, x, part);
     }
     let width = part.len() / job.x.len();
     DECODED.with_borrow_mut(|buffer| {
@@ -91,7 +189,7 @@ fn run(job: &Job, at: usize, part: &mut [f32], sum: Sum) {
             let w = quad(&job.w, job.first + at + q, count, buffer);
             for (x, part) in job.x.iter().zip(part.chunks_exact_mut(width)) {
                 let y = match sum {
-                    Sum::F32 => (simd().dot4)(x, w),
+                    Sum::F32 | Sum::Int8 => (simd().dot4)(x, w),
                     Sum::F64 => w.map(|w| (simd().dot64)(w, x) as f32),
                 };
                 part[q..q + count].copy_from_slice(&y[..count]);
@@ -101,30 +199,32 @@ fn run(job: &Job, at: usize, part: &mut [f32], sum: Sum) {
 }
 
 /// One input row against bf16 as it is stored: with no second row to use them, decoded values would only be
-/// written and read again. The bits are those of `run`.
-fn in_place(job: &Job, at: usize, x: &[f32], part: &mut [f32]) {
-    let stride = 2 * job.w.cols;
-    let rows = job.w.data[(job.first + at) * stride..].chunks_exact(stride);
+/// written and read again. The bits are those of `decoded`.
+fn in_place(w: &View, first: usize, x: &[f32], part: &mut [f32]) {
+    let stride = 2 * w.cols;
+    let rows = w.data[first * stride..].chunks_exact(stride);
     part.iter_mut().zip(rows).for_each(|(y, w)| *y = (simd().dot_bf16)(w, x));
 }
 
 /// Rows `first..first + count` of the matrix; the last one stands in for those that are missing.
-fn quad<'b>(w: &View<'b>, first: usize, count: usize, buffer: &'b mut Vec<f32>) -> [&'b [f32]; QUAD] {
+fn quad<'b>(w: &Matrix<'b>, first: usize, count: usize, buffer: &'b mut Vec<f32>) -> [&'b [f32]; QUAD] {
+    let cols = w.cols();
     if let Some(values) = plain(w, first, count) {
-        return std::array::from_fn(|k| &values[k.min(count - 1) * w.cols..][..w.cols]);
+        return std::array::from_fn(|k| &values[k.min(count - 1) * cols..][..cols]);
     }
-    if buffer.len() < QUAD * w.cols {
-        buffer.resize(QUAD * w.cols, 0.0);
+    if buffer.len() < QUAD * cols {
+        buffer.resize(QUAD * cols, 0.0);
     }
     for k in 0..count {
-        w.decode_row(first + k, &mut buffer[k * w.cols..][..w.cols]);
+        w.decode_row(first + k, &mut buffer[k * cols..][..cols]);
     }
     let buffer: &[f32] = buffer;
-    std::array::from_fn(|k| &buffer[k.min(count - 1) * w.cols..][..w.cols])
+    std::array::from_fn(|k| &buffer[k.min(count - 1) * cols..][..cols])
 }
 
 /// The rows as they are stored, if that is f32 in the processor's byte order at an aligned address.
-fn plain<'b>(w: &View<'b>, first: usize, count: usize) -> Option<&'b [f32]> {
+fn plain<'b>(w: &Matrix<'b>, first: usize, count: usize) -> Option<&'b [f32]> {
+    let Matrix::Rows(w) = w else { return None };
     if w.format != Format::F32 || cfg!(target_endian = "big") {
         return None;
     }
@@ -133,21 +233,29 @@ fn plain<'b>(w: &View<'b>, first: usize, count: usize) -> Option<&'b [f32]> {
 }
 
 /// `y[o] = sum_i W[o,i] x[i] + bias[o]` for each input row (models.md C.1 linear).
-/// `x` is a list of rows of `w.cols`, `out` is `[rows][w.rows]`.
-pub fn linear(x: Vec<&[f32]>, w: View, bias: Option<&[f32]>, sum: Sum, out: &mut [f32]) {
-    matmul(&[Job { w, first: 0, x }], w.rows, sum, |c| (0, c), out);
+/// `x` is a list of rows of as many values as `w` has columns, `out` is `[rows][rows of w]`.
+pub fn linear<'a>(x: Vec<&'a [f32]>, w: impl Into<Matrix<'a>>, bias: Option<&[f32]>, sum: Sum, out: &mut [f32]) {
+    let w = w.into();
+    matmul(&[Job { w, first: 0, x }], w.rows(), sum, |c| (0, c), out);
     if let Some(bias) = bias {
-        out.chunks_exact_mut(w.rows).for_each(|y| y.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
+        out.chunks_exact_mut(w.rows()).for_each(|y| y.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
     }
 }
 
 /// `y[g,o] = sum_i W[g*stride + o, i] x[g,i]` for `o` in `rows`: group `g` of the input meets some of the
 /// `stride` matrix rows of its group. All of them are models.md C.1 linear_grouped, the value rows of each
-/// head C.4 mla_expand_v. `x` is `[rows][groups][w.cols]`, `w` is `[groups * stride, w.cols]`, `out` is
+/// head C.4 mla_expand_v. `x` is `[rows][groups][cols]`, `w` is `[groups * stride, cols]`, `out` is
 /// `[rows][groups][len of rows]`.
-pub fn linear_grouped(x: &[f32], w: View, groups: usize, rows: std::ops::Range<usize>, out: &mut [f32]) {
-    let (stride, outs) = (w.rows / groups, rows.len());
-    let of = |g: usize| x.chunks_exact(w.cols).skip(g).step_by(groups).collect();
+pub fn linear_grouped<'a>(
+    x: &'a [f32],
+    w: impl Into<Matrix<'a>>,
+    groups: usize,
+    rows: std::ops::Range<usize>,
+    out: &mut [f32],
+) {
+    let w = w.into();
+    let (stride, outs) = (w.rows() / groups, rows.len());
+    let of = |g: usize| x.chunks_exact(w.cols()).skip(g).step_by(groups).collect();
     let jobs: Vec<Job> = (0..groups).map(|g| Job { w, first: g * stride + rows.start, x: of(g) }).collect();
     matmul(&jobs, outs, Sum::F32, |c| (c % groups, c / groups), out);
 }
@@ -242,11 +350,37 @@ mod tests {
     }
 
     #[test]
+    fn engine_layout_from_any_row_and_many_inputs() {
+        use crate::formats::layout::{Tiled, tile};
+        let encoded = crate::formats::encode(Format::Mxfp4, 96, &noise(1, 50 * 96)).unwrap();
+        let view = encoded.view(Format::Mxfp4, 50, 96).unwrap();
+        let bytes = tile(&view).unwrap();
+        let tiles = Tiled::new(Format::Mxfp4, 50, 96, &bytes).unwrap();
+        let x = noise(2, 37 * 96);
+        for (first, outs) in [(0, 50), (5, 40), (17, 16), (31, 1)] {
+            for sum in [Sum::F32, Sum::Int8] {
+                let run = |w: Matrix| {
+                    let mut out = vec![0.0; 37 * outs];
+                    matmul(&[Job { w, first, x: x.chunks(96).collect() }], outs, sum, |c| (0, c), &mut out);
+                    out
+                };
+                let got = on_threads(|| run(tiles.into()));
+                assert_eq!(bits(&got), bits(&run(view.into())), "{first} {outs} {sum:?}");
+                let decoded = crate::cpu::decode(view);
+                // One output may be next to nothing, so all of them together.
+                let want: Vec<f32> =
+                    x.chunks(96).flat_map(|x| product(&decoded[first * 96..][..outs * 96], x)).collect();
+                close(&got, &want, if sum == Sum::F32 { 1e-6 } else { 2e-2 });
+            }
+        }
+    }
+
+    #[test]
     fn no_rows_and_jobs_without_rows() {
         let w = Stored::new(&noise(1, 14), 7, false);
         linear(vec![], w.view(), None, Sum::F32, &mut []);
         let x = noise(2, 7);
-        let jobs = [Job { w: w.view(), first: 0, x: vec![] }, Job { w: w.view(), first: 1, x: vec![&x] }];
+        let jobs = [Job { w: w.view().into(), first: 0, x: vec![] }, Job { w: w.view().into(), first: 1, x: vec![&x] }];
         let mut out = vec![0.0; 1];
         matmul(&jobs, 1, Sum::F32, |_| (1, 0), &mut out);
         close(&out, &product(&crate::cpu::decode(w.view())[7..], &x), 1e-6);

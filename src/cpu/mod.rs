@@ -14,6 +14,7 @@ pub mod conv;
 pub mod delta;
 pub mod elementwise;
 pub mod experts;
+pub mod gemv;
 pub mod index;
 pub mod latent;
 pub mod matmul;

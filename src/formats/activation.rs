@@ -8,6 +8,7 @@
 ///
 /// # Panics
 /// When `codes` has another length than `x`.
+#[inline]
 pub fn int8(x: &[f32], codes: &mut [i8]) -> f32 {
     assert_eq!(x.len(), codes.len(), "as many codes as values");
     let most = x.iter().fold(0.0f32, |most, v| most.max(v.abs()));

@@ -29,6 +29,7 @@ mod fp8;
 #[cfg(test)]
 mod golden;
 mod int;
+pub mod layout;
 mod mxfp4;
 mod nibble;
 mod planes;

@@ -5,6 +5,7 @@
 //! is reported where it does harm first. A row's bits do not depend on the rows beside it.
 
 mod attention;
+pub mod bench;
 mod dense;
 mod error;
 mod moe;

@@ -1,0 +1,186 @@
+//! `coli bench kernels`: products with stored matrices, beside the memory they read from.
+
+use super::device::{self, Choice, parse_device};
+use super::failure::Failure;
+use crate::run::cpu::bench::{Activations, Bench, Case, FORMATS, Timing, applies, layout};
+use crate::run::vulkan::bench::read_gbps;
+use serde_json::{Value, json};
+use std::io::Write;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Each kernel runs on copies of its weights in 512 MB, so that no cache holds them; a plain loop reads the
+same memory between the passes, and `share` is the kernel's bandwidth over that loop's. Times are medians.
+
+Examples:
+  coli bench kernels
+  coli bench kernels --threads 1 --format int4-g64 --format e8 --json
+  coli bench kernels --shape 6144x2048 --rows 8")]
+pub struct Args {
+    /// What multiplies: cpu or vulkan[:N]
+    #[arg(long, default_value = "cpu", value_parser = parse_device)]
+    device: Choice,
+    /// Threads; all processors if left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Only this format; may be given several times
+    #[arg(long, value_name = "F", value_parser = FORMATS.map(|(name, _)| name))]
+    format: Vec<String>,
+    /// Outputs x inputs
+    #[arg(long, value_name = "MxK", default_value = "2048x6144", value_parser = parse_shape)]
+    shape: (usize, usize),
+    /// Input rows
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    rows: u32,
+    /// Also read weights in the row order of files
+    #[arg(long)]
+    file_order: bool,
+    /// One JSON document instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_shape(text: &str) -> Result<(usize, usize), String> {
+    let bad = || "give outputs x inputs, as in 2048x6144".to_owned();
+    let (m, k) = text.split_once('x').ok_or_else(bad)?;
+    let (m, k) = (m.parse().map_err(|_| bad())?, k.parse().map_err(|_| bad())?);
+    match m > 0 && k > 0 && m <= 1 << 20 && k <= 1 << 20 {
+        true => Ok((m, k)),
+        false => Err("both sizes lie between 1 and 1048576".into()),
+    }
+}
+
+/// A kernel and how it did.
+struct Line {
+    name: &'static str,
+    case: Case,
+    timing: Timing,
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    match args.device {
+        Choice::Vulkan(number) => return on_vulkan(&args, number),
+        Choice::Auto | Choice::Cpu => {}
+        Choice::Oracle => return Err(Failure::Usage("the oracle is slow on purpose; give cpu or vulkan[:N]".into())),
+    }
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.map_or(available, usize::from);
+    let mut bench = Bench::new(threads).map_err(Failure::Device)?;
+    let mut lines = vec![];
+    for (name, case) in cases(&args) {
+        let timing = bench.time(&case).map_err(Failure::Usage)?;
+        lines.push(Line { name, case, timing });
+        if !args.json {
+            row(&lines)?;
+        }
+    }
+    let mut reads: Vec<f64> = lines.iter().map(|l| l.timing.read_gbps).collect();
+    reads.sort_by(f64::total_cmp);
+    let (read, call) = (reads.get(reads.len() / 2).copied().unwrap_or(0.0), bench.call());
+    let mut out = std::io::stdout();
+    match args.json {
+        true => writeln!(out, "{}", document(&lines, threads, read, call))?,
+        false => writeln!(out, "{threads} threads; reads {read:.1} GB/s (median); a call costs {call:.1} us")?,
+    }
+    Ok(())
+}
+
+/// The decode kernels of the best Vulkan device, in the row order of files: the only one that they read yet.
+fn on_vulkan(args: &Args, number: Option<usize>) -> Result<(), Failure> {
+    if args.threads.is_some() {
+        return Err(Failure::Usage("--threads is about processors; leave it out with --device vulkan".into()));
+    }
+    let device = device::open(number)?;
+    let read = read_gbps(&device)?;
+    let mut lines = vec![];
+    let (m, k) = args.shape;
+    for (name, format) in FORMATS.into_iter().filter(|(name, _)| wanted(args, name)) {
+        let (timing, m) = super::bench_device::time(&device, format, [m, k], args.rows, read)?;
+        let case = Case { format, activations: Activations::F32, tiled: false, m, k, n: args.rows as usize };
+        lines.push(Line { name, case, timing });
+        if !args.json {
+            row(&lines)?;
+        }
+    }
+    let name = &device.capabilities().name;
+    let mut out = std::io::stdout();
+    match args.json {
+        true => {
+            let kernels: Vec<Value> = lines.iter().map(kernel).collect();
+            let document = json!({
+                "schema": 1, "device": name, "threads": null, "read_gbps": read, "kernels": kernels,
+            });
+            writeln!(out, "{document}")?
+        }
+        false => writeln!(out, "{name}; reads {read:.0} GB/s")?,
+    }
+    Ok(())
+}
+
+fn wanted(args: &Args, name: &str) -> bool {
+    args.format.is_empty() || args.format.iter().any(|f| f == name)
+}
+
+fn cases(args: &Args) -> Vec<(&'static str, Case)> {
+    let ((m, k), n) = (args.shape, args.rows as usize);
+    let mut out = vec![];
+    for (name, format) in FORMATS.into_iter().filter(|(name, _)| wanted(args, name)) {
+        for activations in [Activations::F32, Activations::Int8] {
+            for tiled in [true, false] {
+                if applies(format, k, activations) && (tiled || args.file_order) {
+                    out.push((name, Case { format, activations, tiled, m, k, n }));
+                }
+            }
+        }
+    }
+    out
+}
+
+fn activations(case: &Case) -> &'static str {
+    match case.activations {
+        Activations::F32 => "f32",
+        Activations::Int8 => "int8",
+    }
+}
+
+/// Prints the last line as soon as it is there, under the heading if it is the first.
+fn row(lines: &[Line]) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    if let [_] = lines {
+        writeln!(out, "format    inputs  layout        us  (10 to 90 %)    GB/s  G weights/s  read GB/s  share")?;
+    }
+    if let Some(Line { name, case, timing: t }) = lines.last() {
+        let [low, high] = t.spread;
+        write!(out, "{name:9} {:7} {:10} {:5.0}  {low:5.0}-{high:<6.0}", activations(case), layout(case), t.us)?;
+        writeln!(out, " {:7.1} {:12.1} {:10.1}  {:4.0} %", t.gbps, t.gweights, t.read_gbps, 100.0 * t.share)?;
+    }
+    Ok(())
+}
+
+fn kernel(Line { name, case, timing: t }: &Line) -> Value {
+    json!({
+        "format": name, "activations": activations(case), "layout": layout(case),
+        "m": case.m, "k": case.k, "n": case.n, "us": t.us, "us_10": t.spread[0], "us_90": t.spread[1],
+        "gbps": t.gbps, "gweights": t.gweights, "share": t.share, "read_gbps": t.read_gbps,
+    })
+}
+
+fn document(lines: &[Line], threads: usize, read: f64, call: f64) -> Value {
+    json!({
+        "schema": 1, "device": "cpu", "kernels_of": crate::run::cpu::bench::instruction_set(), "threads": threads,
+        "read_gbps": read, "call_us": call, "kernels": lines.iter().map(kernel).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes() {
+        assert_eq!(parse_shape("2048x6144"), Ok((2048, 6144)));
+        for bad in ["", "7", "x", "0x4", "4x0", "-1x3", "1x2x3", "1048577x1"] {
+            assert!(parse_shape(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A stored matrix in either order.
+
+use crate::formats::layout::Tiled;
+use crate::formats::{Format, View};
+
+/// A matrix to multiply with.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "borrows and offsets, one for each product")]
+pub enum Matrix<'a> {
+    /// In the row order of files: 16 rows are transposed piece by piece on the way.
+    Rows(View<'a>),
+    /// In the engine layout.
+    Tiles(Tiled<'a>),
+}
+
+impl Matrix<'_> {
+    pub fn format(&self) -> Format {
+        match self {
+            Matrix::Rows(v) => v.format,
+            Matrix::Tiles(t) => t.format,
+        }
+    }
+
+    /// Outputs.
+    pub fn rows(&self) -> usize {
+        match self {
+            Matrix::Rows(v) => v.rows,
+            Matrix::Tiles(t) => t.rows,
+        }
+    }
+
+    /// Inputs.
+    pub fn cols(&self) -> usize {
+        match self {
+            Matrix::Rows(v) => v.cols,
+            Matrix::Tiles(t) => t.cols,
+        }
+    }
+
+    /// Bytes of codes and scales as stored.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Matrix::Rows(v) => v.data.len() + v.scales.len(),
+            Matrix::Tiles(t) => t.bytes().len(),
+        }
+    }
+
+    /// Writes the values of a row to the front of `out`.
+    ///
+    /// # Panics
+    /// As [`View::decode_row`].
+    pub fn decode_row(&self, row: usize, out: &mut [f32]) {
+        match self {
+            Matrix::Rows(v) => v.decode_row(row, out),
+            Matrix::Tiles(t) => t.decode_row(row, out),
+        }
+    }
+}
+
+impl<'a> From<View<'a>> for Matrix<'a> {
+    fn from(view: View<'a>) -> Self {
+        Matrix::Rows(view)
+    }
+}
+
+impl<'a> From<Tiled<'a>> for Matrix<'a> {
+    fn from(tiles: Tiled<'a>) -> Self {
+        Matrix::Tiles(tiles)
+    }
+}
