@@ -26,20 +26,14 @@ pub enum Loads {
 }
 
 pub const LOCAL: u32 = 64;
-const ATTENTION: u32 = 512;
-pub const RPW: u32 = 8;
+const LARGE: u32 = 512;
+pub const RPW: u32 = 4;
 
 /// What the plans of GLM-5.2, Qwen3, Kimi K3 and DeepSeek V4 Flash dispatch (a test compares).
 pub const KERNELS: [Kernel; 16] = [
-    Kernel { name: "absorb", local: LOCAL, loads: Loads::Absorb, constants: &[], used: &[&[]] },
-    Kernel { name: "attn", local: ATTENTION, loads: Loads::Nothing, constants: &[], used: &[&[]] },
-    Kernel {
-        name: "attn_latent",
-        local: ATTENTION,
-        loads: Loads::Nothing,
-        constants: &["SELECT"],
-        used: &[&[0], &[1]],
-    },
+    Kernel { name: "absorb", local: LARGE, loads: Loads::Absorb, constants: &[], used: &[&[]] },
+    Kernel { name: "attn", local: LARGE, loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel { name: "attn_latent", local: LARGE, loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
     Kernel {
         name: "binary",
         local: LOCAL,
@@ -54,7 +48,7 @@ pub const KERNELS: [Kernel; 16] = [
         local: LOCAL,
         loads: Loads::Dots(1, &[(4, 1), (2, 8)]),
         constants: &["RPW"],
-        used: &[&[RPW]],
+        used: &[&[8]],
     },
     Kernel {
         name: "experts_down",
@@ -101,7 +95,7 @@ pub const KERNELS: [Kernel; 16] = [
         constants: &["SCORE", "BIAS", "RENORM", "GROUP_MAX"],
         used: &[&[0, 1, 1, 0], &[1, 0, 1, 0], &[2, 1, 1, 0]],
     },
-    Kernel { name: "topk", local: ATTENTION, loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel { name: "topk", local: LARGE, loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "vec",
         local: LOCAL,

@@ -2,7 +2,7 @@
 
 use super::super::pass::{Bind, Count, Dispatch, Push};
 use super::pending::{Repr, View};
-use super::{ATTENTION, LOCAL, Lower, groups, per_group, unused};
+use super::{ABSORB, ABSORBED, ATTENTION, LOCAL, Lower, PER_GROUP_EXPAND, groups, unused};
 use crate::ops::Op;
 use petgraph::graph::NodeIndex;
 
@@ -18,7 +18,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "absorb",
             variant: Some(self.variant(w)),
-            spec: vec![LOCAL],
+            spec: vec![ABSORB],
             push: vec![
                 Push::Codes(w),
                 Push::Scales(w),
@@ -33,7 +33,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(q.buf), Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups((heads * rank) as u32, 8 * LOCAL), Count::Rows(1)),
+            groups: (groups((heads * rank) as u32, 8 * ABSORBED), Count::Rows(1)),
             bytes: self.bytes(w) * nope as u64 / (nope + v_dim) as u64,
         };
         self.emit(index, &[], dispatch);
@@ -46,7 +46,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "expand",
             variant: Some(self.variant(w)),
-            spec: vec![LOCAL, per_group((heads * v_dim) as u32)],
+            spec: vec![LOCAL, PER_GROUP_EXPAND],
             push: vec![
                 Push::Codes(w),
                 Push::Scales(w),
@@ -58,7 +58,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(l.buf), Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups((heads * v_dim) as u32, per_group((heads * v_dim) as u32)), Count::Rows(8)),
+            groups: (groups((heads * v_dim) as u32, PER_GROUP_EXPAND), Count::Rows(8)),
             bytes: self.bytes(w) * v_dim as u64 / (nope + v_dim) as u64,
         };
         self.emit(index, &[], dispatch);

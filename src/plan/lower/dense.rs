@@ -2,7 +2,7 @@
 
 use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
 use super::pending::{Pending, Repr, View, glu_numbers};
-use super::{LOCAL, Lower, groups, per_group, unused};
+use super::{LOCAL, Lower, PER_GROUP, groups, unused};
 use crate::graph::Role;
 use crate::ops::op::GluKind;
 use crate::ops::{Op, ResourceId};
@@ -74,8 +74,8 @@ impl Lower<'_> {
         let per_rows = |n: u32| if gather { Count::Outputs(n) } else { Count::Rows(n) };
         let (kernel, spec, count) = match self.role {
             Role::Decode => {
-                let spec = [&[LOCAL], &flags[..], &[per_group(out)]].concat();
-                ("linear", spec, (groups(out, per_group(out)), per_rows(8)))
+                let spec = [&[LOCAL], &flags[..], &[PER_GROUP]].concat();
+                ("linear", spec, (groups(out, PER_GROUP), per_rows(8)))
             }
             Role::Prompt => ("linear_tile", [&[LOCAL], &flags[..]].concat(), (groups(out, 64), per_rows(16))),
         };
@@ -173,7 +173,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "glu_linear",
             variant: Some(self.variant(wg)),
-            spec: vec![LOCAL, x.kind, number, per_group(out)],
+            spec: vec![LOCAL, x.kind, number, PER_GROUP],
             push: vec![
                 Push::Codes(wg),
                 Push::Scales(wg),
@@ -193,7 +193,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(x.view.buf), Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups(out, per_group(out)), Count::Rows(8)),
+            groups: (groups(out, PER_GROUP), Count::Rows(8)),
             bytes: self.bytes(wg) + self.bytes(wu),
         };
         let mut fused = x.nodes;

@@ -2,7 +2,7 @@
 
 use super::super::pass::{Bind, Buf, Count, Dispatch, Pass, Push, Work};
 use super::pending::{Load, Pending, Repr, View, glu_numbers};
-use super::{LOCAL, Lower, groups, per_group, unused};
+use super::{LOCAL, Lower, PER_GROUP, groups, unused};
 use crate::formats::{Format, rotation};
 use crate::ops::op::{GroupScore, Router, Score};
 use crate::ops::{Op, ResourceId};
@@ -58,7 +58,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "experts_up",
             variant: Some(self.variant(w)),
-            spec: vec![LOCAL, x.kind, number, per_group((k * ff) as u32)],
+            spec: vec![LOCAL, x.kind, number, PER_GROUP],
             push: vec![
                 Push::Experts(w),
                 Push::Experts(node.weights[1]),
@@ -75,7 +75,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(x.view.buf), Bind::read(route.buf), Bind::write(hidden)],
             set1: vec![],
-            groups: (groups((k * ff) as u32, per_group((k * ff) as u32)), Count::Rows(1)),
+            groups: (groups((k * ff) as u32, PER_GROUP), Count::Rows(1)),
             bytes: share(per_expert),
         };
         self.emit(index, &x.nodes, dispatch);
@@ -134,7 +134,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "experts_down",
             variant: Some(self.variant(w)),
-            spec: vec![LOCAL, u32::from(!added.is_empty()), u32::from(added.len() > 1), per_group(out as u32)],
+            spec: vec![LOCAL, u32::from(!added.is_empty()), u32::from(added.len() > 1), PER_GROUP],
             push: vec![
                 Push::Experts(w),
                 Push::U32(ff as u32),
@@ -146,7 +146,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(hidden), Bind::read(route.buf), Bind::write(y.buf), add(0), add(1)],
             set1: vec![],
-            groups: (groups(out as u32, per_group(out as u32)), Count::Rows(1)),
+            groups: (groups(out as u32, PER_GROUP), Count::Rows(1)),
             bytes: self.bytes(w) * k as u64,
         };
         let (last, fused) = match nodes.split_last() {
