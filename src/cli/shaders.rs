@@ -148,8 +148,11 @@ impl Use {
             "f32" => (32, 0, 0),
             "bf16" | "f16" => (16, 0, 0),
             "i8" => (8, 0, 4),
-            "i4" => (4, 0, 4),
-            "i4g" => (4, 4, 0),
+            "i4" | "i2" => (4, 0, 4),
+            "i4g" | "mx" => (4, 4, 0),
+            "i3" | "fp8" | "fp8e" => (8, 4, 0),
+            // Indices, both halves of a word of signs; the super-scale.
+            "e8" => (12, 4, 0),
             _ => return Some(vec![]),
         };
         Some(match kernel.loads {
