@@ -57,6 +57,8 @@ pub struct ShapedArgs {
     /// A config.json alone; matrices are then taken to be int4, everything else bf16
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub read_as: ReadAs,
 }
 
 impl ShapedArgs {

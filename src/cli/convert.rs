@@ -107,6 +107,9 @@ impl Watch for Bars {
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
+    if !args.src.is_dir() {
+        return Err(Failure::Model(format!("{} is no directory; SRC is a model's directory", args.src.display())));
+    }
     let source = ModelSource::Dir(args.src.clone());
     let model = Model::load_as(&files::graph(&args.graph)?, source, &args.read_as.rules)?;
     let options = Options {

@@ -68,8 +68,8 @@ pub struct TensorRecord {
 }
 
 impl Receipt {
-    /// One line for everything in which two conversions differ, theirs first.
-    pub(super) fn differences(&self, now: &Receipt) -> Vec<String> {
+    /// One line for everything but the source in which two conversions differ, theirs first.
+    pub(super) fn other_options(&self, now: &Receipt) -> Vec<String> {
         let mut lines = Vec::new();
         let mut compare = |what: &str, then: String, now: String| {
             if then != now {
@@ -85,6 +85,12 @@ impl Receipt {
         compare("--drop-ignored", then.drop_ignored.to_string(), new.drop_ignored.to_string());
         compare("program", self.program.clone(), now.program.clone());
         compare("graph (SHA-256)", self.graph.clone(), now.graph.clone());
+        lines
+    }
+
+    /// One line for every file of the source that is another.
+    pub(super) fn other_source(&self, now: &Receipt) -> Vec<String> {
+        let mut lines = Vec::new();
         for old in &self.source {
             match now.source.iter().find(|f| f.file == old.file) {
                 None => lines.push(format!("source file {}: there then, not now", old.file)),

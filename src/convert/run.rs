@@ -72,17 +72,19 @@ pub fn run(plan: &Plan, source: Source, dir: &Path, threads: usize, watch: &dyn 
         return Err(Error::Same { dir: dir.display().to_string() });
     }
     let (dest, earlier) = Dest::open(dir)?;
+    let differs = |differences: Vec<String>| match differences.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Differs { dir: dir.display().to_string(), differences }),
+    };
+    let mut receipt = begin(plan, source);
+    // Before the source is hashed, which takes minutes where it is large.
+    differs(earlier.as_ref().map_or(Vec::new(), |e| e.other_options(&receipt)))?;
     let side = side_files(source.dir)?;
-    let mut receipt = begin(plan, source, &side, threads, watch)?;
+    receipt.source = hash_source(plan, &side, threads, watch)?;
+    differs(earlier.as_ref().map_or(Vec::new(), |e| e.other_source(&receipt)))?;
     let mut outcome = match earlier {
         None => Outcome { receipt: receipt.clone(), kept: 0, damaged: Vec::new() },
-        Some(earlier) => {
-            let differences = earlier.differences(&receipt);
-            if !differences.is_empty() {
-                return Err(Error::Differs { dir: dir.display().to_string(), differences });
-            }
-            verify(plan, &dest, &earlier, &mut receipt, watch)?
-        }
+        Some(earlier) => verify(plan, &dest, &earlier, &mut receipt, watch)?,
     };
     put_receipt(&dest, &receipt)?;
     write_shards(plan, &dest, &mut receipt, threads, watch)?;
@@ -98,8 +100,21 @@ pub fn run(plan: &Plan, source: Source, dir: &Path, threads: usize, watch: &dyn 
     Ok(outcome)
 }
 
-/// The receipt of a run that has written nothing.
-fn begin(plan: &Plan, source: Source, side: &[PathBuf], threads: usize, watch: &dyn Watch) -> Result<Receipt, Error> {
+/// The receipt of a run that has read and written nothing.
+fn begin(plan: &Plan, source: Source) -> Receipt {
+    Receipt {
+        schema: 1,
+        program: concat!("coli ", env!("CARGO_PKG_VERSION")).into(),
+        graph: hash(source.graph.source.text.as_bytes(), &|_| {}),
+        options: plan.options.clone(),
+        source: Vec::new(),
+        complete: false,
+        shards: Vec::new(),
+    }
+}
+
+/// Every file that is read, a thread a file.
+fn hash_source(plan: &Plan, side: &[PathBuf], threads: usize, watch: &dyn Watch) -> Result<Vec<FileRecord>, Error> {
     let weights: Vec<(&str, &[u8])> = plan.index.files().collect();
     watch.begin(Phase::Hash, weights.iter().map(|f| f.1.len() as u64).sum());
     let (next, hashes) = (AtomicUsize::new(0), Mutex::new(vec![String::new(); weights.len()]));
@@ -126,15 +141,7 @@ fn begin(plan: &Plan, source: Source, side: &[PathBuf], threads: usize, watch: &
             records.push(FileRecord { file: file_name(path), bytes, sha256 });
         }
     }
-    Ok(Receipt {
-        schema: 1,
-        program: concat!("coli ", env!("CARGO_PKG_VERSION")).into(),
-        graph: hash(source.graph.source.text.as_bytes(), &|_| {}),
-        options: plan.options.clone(),
-        source: records,
-        complete: false,
-        shards: Vec::new(),
-    })
+    Ok(records)
 }
 
 fn file_name(path: &Path) -> String {
