@@ -547,6 +547,10 @@ fn ambiguous_containers() {
     assert_eq!(exec(&model, &rule).code, 0);
     let r = coli(&[&["inspect", &model, "--graph", "qwen3_moe"][..], &rule].concat());
     assert!(r.code == 0 && r.out.contains("int4-g96"), "{}", r.out);
+    let plan = coli(&[&["plan", "qwen3_moe", "--model", &model][..], &rule].concat());
+    assert_eq!(plan.code, 0, "{}", plan.err);
+    let config = dir.join("config.json").display().to_string();
+    assert_eq!(coli(&[&["plan", "qwen3_moe", "--config", &config][..], &rule].concat()).code, 2);
     let keep = ["convert", "qwen3_moe", &model, &out, "--experts", "keep", "--dense", "keep"];
     let r = coli(&[&keep[..], &rule].concat());
     assert_eq!(r.code, 0, "{}", r.err);
