@@ -485,6 +485,24 @@ fn damaged_values_are_named() {
     assert!(r.code == 2 && r.err.contains("source file model.safetensors: another content"), "{}", r.err);
 }
 
+/// Two conversions never write to one directory at once.
+#[cfg(unix)]
+#[test]
+fn a_directory_has_one_writer() {
+    let tmp = tempfile::tempdir().unwrap();
+    let out = tmp.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    let lock = std::fs::File::open(&out).unwrap();
+    lock.try_lock().unwrap();
+    let source = fixture("qwen3_moe").dir;
+    let done = command(&source, &out).output().unwrap();
+    let err = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(2) && err.contains("another conversion is writing"), "{err}");
+    assert_eq!(content(&out).len(), 0);
+    drop(lock);
+    assert!(command(&source, &out).status().unwrap().success());
+}
+
 /// The largest tensor has 64 MiB as f32. Anonymous memory: mapped files are the system's to drop.
 #[cfg(target_os = "linux")]
 #[test]
