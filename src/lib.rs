@@ -12,6 +12,8 @@ pub mod ops;
 pub mod graph;
 pub mod weights;
 
+pub mod convert;
+
 pub mod oracle;
 
 pub mod cpu;

@@ -40,6 +40,8 @@ cargo test --locked "${target[@]}"
 if [ "$full" = 1 ]; then
   echo "kernels through AMD's compiler, six families:"
   tests/tools/amd.sh target/radv
+  echo "fifty kills of a conversion:"
+  COLI_KILLS=50 cargo test --locked "${target[@]}" --test suite -- --nocapture killed_and_resumed
   original="${COLI_DICTIONARY:-../shared/models/dictionary-glm52}"
   if [ -d "$original" ]; then
     COLI_DICTIONARY="$(realpath "$original")" cargo test --release --locked --test suite -- --ignored --nocapture demo

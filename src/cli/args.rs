@@ -3,6 +3,8 @@
 use super::device::{self, Choice};
 use super::failure::Failure;
 use super::files;
+use crate::convert::Target;
+use crate::formats::Format;
 use crate::graph::{Graph, expand};
 use crate::plan::place::Rule;
 use crate::run::Model;
@@ -17,11 +19,30 @@ pub struct ModelArgs {
     /// Model directory (Hugging Face layout or a container); the embedded demo model if left out
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
+    #[command(flatten)]
+    pub read_as: ReadAs,
 }
 
 impl ModelArgs {
     pub fn load(&self) -> Result<Model, Failure> {
-        Ok(Model::load(&files::graph(&self.graph)?, files::model(self.model.as_deref())?)?)
+        let source = files::model(self.model.as_deref())?;
+        Ok(Model::load_as(&files::graph(&self.graph)?, source, &self.read_as.rules)?)
+    }
+}
+
+/// How to read tensors whose sizes leave a choice.
+#[derive(clap::Args)]
+pub struct ReadAs {
+    /// Format of codes with a `.qs` sidecar whose sizes leave a choice; NAME may hold `*` (may be repeated)
+    #[arg(long = "read-as", value_name = "NAME=FORMAT", value_parser = parse_read_as)]
+    pub rules: Vec<(String, Format)>,
+}
+
+fn parse_read_as(text: &str) -> Result<(String, Format), String> {
+    let (name, format) = text.split_once('=').ok_or("give NAME=FORMAT, as 'model.layers.3.*=int8'")?;
+    match format.parse()? {
+        Target::Format(format) => Ok((name.into(), format)),
+        Target::Keep => Err("keep is no format to read".into()),
     }
 }
 
@@ -36,6 +57,8 @@ pub struct ShapedArgs {
     /// A config.json alone; matrices are then taken to be int4, everything else bf16
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub read_as: ReadAs,
 }
 
 impl ShapedArgs {

@@ -11,6 +11,8 @@ pub enum Failure {
     #[error(transparent)]
     Load(LoadError),
     #[error(transparent)]
+    Convert(#[from] crate::convert::Error),
+    #[error(transparent)]
     Run(#[from] RunError),
     #[error(transparent)]
     Text(#[from] crate::text::Error),
@@ -33,6 +35,7 @@ impl From<LoadError> for Failure {
     fn from(e: LoadError) -> Self {
         match e {
             LoadError::Report(r) => Failure::Report(r),
+            LoadError::Weights(e @ crate::weights::Error::ReadAs { .. }) => Failure::Usage(e.to_string()),
             other => Failure::Load(other),
         }
     }
@@ -47,6 +50,7 @@ impl From<Report> for Failure {
 impl Failure {
     /// Exit codes are part of the interface: see `coli --help`.
     pub fn code(&self) -> u8 {
+        use crate::convert::Error as Convert;
         use crate::run::vulkan::VulkanError;
         use crate::text::Error as Text;
         match self {
@@ -58,6 +62,9 @@ impl Failure {
             },
             Failure::Usage(_) | Failure::Text(Text::Flag { .. } | Text::NoTokenizer { .. }) => 2,
             Failure::Run(RunError::Step(_) | RunError::State(_)) => 2,
+            Failure::Convert(Convert::Io { .. } | Convert::Written { .. }) => 1,
+            Failure::Convert(e) if e.is_usage() => 2,
+            Failure::Convert(_) => 3,
             Failure::Report(_) | Failure::Load(_) | Failure::Model(_) => 3,
             Failure::Run(_) | Failure::Text(_) => 3,
             Failure::Device(_) => 4,

@@ -5,6 +5,7 @@ mod bench_device;
 mod bench_kernels;
 mod bench_layers;
 mod check;
+mod convert;
 mod demo;
 mod device;
 mod devices;
@@ -13,6 +14,7 @@ mod failure;
 mod files;
 mod generate;
 mod graph;
+mod inspect;
 mod kernels;
 mod logits;
 mod plan;
@@ -38,6 +40,7 @@ Examples:
   coli exec graphs/glm52.ron --prompt 'What does hummingbird mean?'
   coli exec graphs/qwen3_moe.ron --model ~/models/Qwen3-30B-A3B --prompt-file question.txt
   coli plan graphs/glm52.ron --config tests/configs/glm52.json
+  coli convert glm52 ~/models/GLM-5.2 ~/models/glm52-int4 --experts int4-g64 --dense int8
   coli graph graphs/glm52.ron --config tests/configs/glm52.json --layers 0,3 | dot -Tsvg > glm.svg
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 model or graph file invalid, 4 device not available,
@@ -61,6 +64,10 @@ enum Command {
     Trace(trace::Args),
     /// List Vulkan devices with what they can do, and why not
     Devices(devices::Args),
+    /// Write a model's weights in other formats
+    Convert(convert::Args),
+    /// List what a model directory holds: formats, parameters, problems
+    Inspect(inspect::Args),
     /// Measure
     Bench(Bench),
     /// List the compute kernels, and with --stats what a driver's compiler makes of them
@@ -97,6 +104,8 @@ pub fn run() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Devices(args) => devices::run(args),
+        Command::Convert(args) => convert::run(args),
+        Command::Inspect(args) => inspect::run(args),
         Command::Bench(Bench { what: BenchCommand::Quality(args) }) => quality::run(args),
         Command::Bench(Bench { what: BenchCommand::Decode(args) }) => bench_layers::decode(args),
         Command::Bench(Bench { what: BenchCommand::Prefill(args) }) => bench_layers::prefill(args),

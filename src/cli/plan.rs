@@ -66,9 +66,15 @@ pub struct Source {
 impl Source {
     pub fn load(args: &ShapedArgs) -> Result<Self, Failure> {
         if args.config.is_some() {
+            if !args.read_as.rules.is_empty() {
+                return Err(Failure::Usage(
+                    "--read-as is about stored weights: give --model in place of --config".into(),
+                ));
+            }
             return Ok(Self { graph: args.expand()?.into(), model: None });
         }
-        let model = Model::load(&files::graph(&args.graph)?, files::model(args.model.as_deref())?)?;
+        let source = files::model(args.model.as_deref())?;
+        let model = Model::load_as(&files::graph(&args.graph)?, source, &args.read_as.rules)?;
         Ok(Self { graph: model.graph.clone(), model: Some(model) })
     }
 

@@ -8,6 +8,8 @@ pub struct Progress;
 const STYLE: &str = "{msg} [{bar:30}] {pos}/{len} {elapsed}";
 const BYTES: &str = "{msg} [{bar:30}] {bytes}/{total_bytes} {elapsed}";
 
+const ETA: &str = "{msg} [{bar:30}] {bytes}/{total_bytes} {binary_bytes_per_sec} {elapsed}, {eta} left";
+
 fn bar(len: u64, style: &str, what: &'static str) -> ProgressBar {
     let bar = ProgressBar::new(len).with_message(what);
     match ProgressStyle::with_template(style) {
@@ -26,6 +28,11 @@ impl Progress {
         let bar = bar(model.resident_bytes(), BYTES, "load");
         model.warm(&mut |bytes| bar.inc(bytes));
         bar.finish_and_clear();
+    }
+
+    /// Work that is measured in bytes and may take hours.
+    pub fn bytes(&self, total: u64, what: &'static str) -> ProgressBar {
+        bar(total, ETA, what)
     }
 
     pub fn prefill(&self, tokens: usize) -> ProgressBar {

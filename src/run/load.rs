@@ -1,5 +1,6 @@
 //! A graph file and a model directory to a graph with its weights.
 
+use crate::formats::Format;
 use crate::graph::{Graph, expand};
 use crate::ops::Op;
 use crate::spec::config::ConfigError;
@@ -58,7 +59,8 @@ impl ModelSource {
         }
     }
 
-    fn index(&self) -> Result<Index, crate::weights::Error> {
+    /// The model's weight files, headers checked.
+    pub fn index(&self) -> Result<Index, crate::weights::Error> {
         match self {
             ModelSource::Dir(dir) => Index::open(dir),
             ModelSource::Embedded { label, files } => {
@@ -94,6 +96,8 @@ impl ModelSource {
 pub struct Model {
     pub graph: Arc<Graph>,
     pub weights: Arc<Bound>,
+    /// The files behind the weights, with tensors that the graph ignores.
+    pub index: Index,
     pub config: Config,
     pub source: ModelSource,
 }
@@ -101,16 +105,29 @@ pub struct Model {
 impl Model {
     /// Expands the graph file for the model and finds every weight. Nothing is read but headers.
     pub fn load(arch: &Arch, source: ModelSource) -> Result<Model, LoadError> {
+        Model::load_as(arch, source, &[])
+    }
+
+    /// As [`Model::load`], with the user's word on how to read tensors whose sizes leave a choice
+    /// ([`Index::read_as`]).
+    pub fn load_as(arch: &Arch, source: ModelSource, read_as: &[(String, Format)]) -> Result<Model, LoadError> {
         let config = source.config()?;
         let graph = expand(arch, &config, "main")?;
-        let index = source.index()?;
-        let bound = index.bind(&requests(&graph), &graph.ignore);
-        let bound = bound.and_then(|weights| match rotated(&graph, &weights) {
-            problems if problems.is_empty() => Ok(weights),
-            problems => Err(problems),
-        });
-        let weights = bound.map_err(|p| explain(&graph, &source.label(), p))?;
-        Ok(Model { graph: Arc::new(graph), weights: Arc::new(weights), config, source })
+        let index = source.index()?.read_as(read_as)?;
+        let weights = bind(&graph, &index).map_err(|p| explain(&graph, &source.label(), p))?;
+        Ok(Model { graph: Arc::new(graph), weights: Arc::new(weights), index, config, source })
+    }
+}
+
+/// Finds every weight of a graph, each where its format may be.
+///
+/// # Errors
+/// Every [`Problem`]: those of [`Index::bind`], or else rotated weights where nothing rotates the input.
+pub fn bind(graph: &Graph, index: &Index) -> Result<Bound, Vec<Problem>> {
+    let weights = index.bind(&requests(graph), &graph.ignore)?;
+    match rotated(graph, &weights) {
+        problems if problems.is_empty() => Ok(weights),
+        problems => Err(problems),
     }
 }
 

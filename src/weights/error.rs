@@ -80,4 +80,12 @@ pub enum Error {
         /// File of the second stamp.
         file: String,
     },
+    /// A reading that was asked for and cannot be given.
+    #[error("--read-as {rule}: {why}")]
+    ReadAs {
+        /// The rule as `NAME=FORMAT`.
+        rule: String,
+        /// What stands against it.
+        why: String,
+    },
 }

@@ -93,6 +93,16 @@ impl Index {
         &self.inner.logical
     }
 
+    pub(super) fn shards(&self) -> &[Arc<Shard>] {
+        &self.inner.shards
+    }
+
+    /// The same files with other logical tensors.
+    pub(super) fn with_logical(&self, logical: BTreeMap<String, Logical>) -> Index {
+        let Inner { shards, bytes, .. } = &*self.inner;
+        Index { inner: Arc::new(Inner { shards: shards.clone(), logical, bytes: *bytes }) }
+    }
+
     pub(super) fn shard(&self, part: &Part) -> &Arc<Shard> {
         &self.inner.shards[part.shard]
     }

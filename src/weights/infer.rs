@@ -9,6 +9,9 @@
 //!   is int8-row, because writers must stamp fp8 of such shapes;
 //! - a group size that divides the columns wins over one that does not;
 //! - one group per row is int4-row: same layout, same values.
+//!
+//! Two stamps are this project's own: `int4-gN` names the group as well, which tells ragged groups and sizes that
+//! no reader guesses apart, and `mxfp4` is MXFP4 with its exponents in the sidecar.
 
 use crate::formats::{BlockScale, Format};
 
@@ -18,9 +21,19 @@ const GROUPS: [u32; 8] = [16, 32, 48, 64, 96, 128, 192, 256];
 /// The stamp of entropy coded int4, whose byte count says nothing and which nothing here decodes.
 const CODED: &str = "int4-rans256-g0";
 
-/// Every stamp a container may carry.
-const STAMPS: [&str; 9] =
-    ["f32", "int8-row", "int4-row", "int2-row", "int4-grouped", "int3-g64", "e8-iq3-lattice", "fp8-e4m3-b128", CODED];
+/// Every stamp a container may carry, but for `int4-gN`.
+const STAMPS: [&str; 10] = [
+    "f32",
+    "int8-row",
+    "int4-row",
+    "int2-row",
+    "int4-grouped",
+    "int3-g64",
+    "e8-iq3-lattice",
+    "fp8-e4m3-b128",
+    "mxfp4",
+    CODED,
+];
 
 /// What is known about a weight and its sidecar.
 pub(super) struct Evidence<'a> {
@@ -48,7 +61,45 @@ fn stamp(format: Format) -> &'static str {
         Format::Int3G64 => "int3-g64",
         Format::E8 => "e8-iq3-lattice",
         Format::Fp8Block { .. } => "fp8-e4m3-b128",
+        Format::Mxfp4 => "mxfp4",
         _ => "f32",
+    }
+}
+
+/// The stamp that leaves one reading of a sidecar, for whoever writes one with rows of `cols` columns; None for
+/// formats without scales, which the dtype tells.
+///
+/// Names the group of `int4-gN` only where a reader would not find it from the sizes: the C engine refuses stamps
+/// that it does not know.
+pub fn stamp_for(format: Format, cols: u64) -> Option<String> {
+    match format {
+        Format::F32 | Format::F16 | Format::Bf16 | Format::I32 | Format::I64 => None,
+        Format::Int4Grouped { group } if !GROUPS.contains(&group) || !cols.is_multiple_of(u64::from(group)) => {
+            Some(exact_stamp(format))
+        }
+        other => Some(stamp(other).to_owned()),
+    }
+}
+
+/// The stamp of a format with its group.
+pub(super) fn exact_stamp(format: Format) -> String {
+    match format {
+        Format::Int4Grouped { group } => format!("int4-g{group}"),
+        other => stamp(other).to_owned(),
+    }
+}
+
+/// The group that an `int4-gN` stamp names.
+pub(super) fn stamped_group(stamp: &str) -> Option<u32> {
+    stamp.strip_prefix("int4-g")?.parse().ok().filter(|group| *group > 0)
+}
+
+/// Whether a stamp stands for a reading.
+fn means(wanted: &str, reading: Format, cols: u64) -> bool {
+    match stamped_group(wanted) {
+        Some(group) if u64::from(group) >= cols => reading == Format::Int4Row,
+        Some(group) => reading == Format::Int4Grouped { group },
+        None => stamp(reading) == wanted,
     }
 }
 
@@ -59,6 +110,7 @@ fn stamp(format: Format) -> &'static str {
 pub(super) fn infer(evidence: &Evidence) -> Result<Format, String> {
     if let Some(stamp) = evidence.stamp
         && !STAMPS.contains(&stamp)
+        && stamped_group(stamp).is_none()
     {
         return Err(format!("it is stamped `{stamp}`, a format this build does not know; {CONVERT}"));
     }
@@ -67,7 +119,7 @@ pub(super) fn infer(evidence: &Evidence) -> Result<Format, String> {
     }
     let readings = readings(evidence);
     let stamped: Vec<Format> = match evidence.stamp {
-        Some(wanted) => readings.iter().copied().filter(|r| stamp(*r) == wanted).collect(),
+        Some(wanted) => readings.iter().copied().filter(|r| means(wanted, *r, evidence.cols)).collect(),
         None => prefer_int8(&readings),
     };
     match (stamped.as_slice(), evidence.stamp) {
@@ -84,7 +136,7 @@ pub(super) fn infer(evidence: &Evidence) -> Result<Format, String> {
             evidence.cols
         )),
         (several, _) => Err(format!(
-            "its {} can be read as {}; convert the model again {}",
+            "its {} can be read as {}; say which with --read-as NAME=FORMAT, or convert the model again {}",
             sizes(evidence),
             list(several),
             remedy(several, evidence.cols)
@@ -98,7 +150,7 @@ const CONVERT: &str = "convert the model to int8-row or int4-grouped";
 fn remedy(readings: &[Format], cols: u64) -> String {
     let grouped = |r: &Format| matches!(r, Format::Int4Grouped { .. });
     if readings.iter().all(grouped) {
-        // They share a stamp, so a stamp would not help.
+        // They share the stamp that every engine knows.
         format!("with a group size that divides {cols}")
     } else {
         "with a `colibri.fmt` stamp for this tensor".to_owned()
@@ -127,12 +179,16 @@ fn readings(evidence: &Evidence) -> Vec<Format> {
     let fits = |format: Format| format.data_bytes(rows, cols) == data && format.scale_bytes(rows, cols) == scales;
     if byte_scales {
         let fp8 = Format::Fp8Block { scale: BlockScale::Ue8m0 };
-        return fits(fp8).then_some(fp8).into_iter().collect();
+        return [fp8, Format::Mxfp4].into_iter().filter(|format| fits(*format)).collect();
     }
     let fp8 = Format::Fp8Block { scale: BlockScale::F32 };
     let mut found: Vec<Format> =
         [Format::Int8Row, Format::Int4Row, fp8].into_iter().filter(|format| fits(*format)).collect();
-    found.extend(groups(cols, fits));
+    let stamped = evidence.stamp.and_then(stamped_group).filter(|group| u64::from(*group) < cols);
+    found.extend(match stamped.map(|group| Format::Int4Grouped { group }).filter(|format| fits(*format)) {
+        Some(format) => vec![format],
+        None => groups(cols, fits),
+    });
     found.extend([Format::Int2Row, Format::Int3G64, Format::E8].into_iter().filter(|format| fits(*format)));
     found
 }
@@ -235,6 +291,47 @@ mod tests {
         assert!(why.contains("`int5`"), "{why}");
         let why = run([64, 512], 100, 100, None).unwrap_err();
         assert!(why.contains("fit no format of a [64, 512]"), "{why}");
+    }
+
+    #[test]
+    fn stamps_with_a_group_decide() {
+        for group in [96, 128] {
+            let stamp = format!("int4-g{group}");
+            assert_eq!(run([4, 160], 320, 32, Some(&stamp)), Ok(Format::Int4Grouped { group }));
+        }
+        assert_eq!(run([4, 1024], 2048, 32, Some("int4-g512")), Ok(Format::Int4Grouped { group: 512 }));
+        assert_eq!(run([4, 64], 128, 16, Some("int4-g64")), Ok(Format::Int4Row));
+        let why = run([4, 512], 1024, 32, Some("int4-g64")).unwrap_err();
+        assert!(why.contains("stamped `int4-g64`"), "{why}");
+        assert!(run([4, 1024], 2048, 32, Some("int4-g0")).is_err());
+    }
+
+    /// Whatever an encoder makes, its stamp leaves one reading: the right one.
+    #[test]
+    fn a_written_stamp_leaves_one_reading() {
+        let fp8 = |scale| Format::Fp8Block { scale };
+        let groups = [2, 16, 32, 48, 64, 96, 128, 192, 256, 512].map(|group| Format::Int4Grouped { group });
+        let others = [Format::Int8Row, Format::Int4Row, Format::Int2Row, Format::Int3G64, Format::E8, Format::Mxfp4];
+        for format in groups.into_iter().chain(others).chain([fp8(BlockScale::F32), fp8(BlockScale::Ue8m0)]) {
+            for (rows, cols) in [1, 2, 5, 48, 129].into_iter().flat_map(|r| (1..1100).map(move |c| (r, c))) {
+                let Format::Int4Grouped { group } = format else {
+                    check(format, rows, cols);
+                    continue;
+                };
+                // Others are not written so: the encoder takes whole groups, a single one is int4-row.
+                if u64::from(group) < cols && cols % u64::from(group) == 0 {
+                    check(format, rows, cols);
+                }
+            }
+        }
+    }
+
+    fn check(format: Format, rows: u64, cols: u64) {
+        let stamp = stamp_for(format, cols);
+        let (data, scales) = (format.data_bytes(rows, cols), format.scale_bytes(rows, cols));
+        let byte_scales = matches!(format, Format::Mxfp4 | Format::Fp8Block { scale: BlockScale::Ue8m0 });
+        let got = infer(&Evidence { rows, cols, data, scales, byte_scales, stamp: stamp.as_deref() });
+        assert_eq!(got, Ok(format), "[{rows}, {cols}]");
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!    (codes and scales are separate tensors on disk) under one name.
 //! 3. `bind` takes the [`Request`]s of a model graph and answers with [`Tensor`]s, or with every
 //!    [`Problem`] it met; `resolve` and `infer` work out each tensor's [`Format`].
-//! 4. A [`Tensor`] lends a [`View`] of the mapped bytes; nothing is copied.
+//! 4. `stored` shows tensors as they lie in the files, for whoever copies or lists them without a graph.
+//! 5. A [`Tensor`] lends a [`View`] of the mapped bytes; nothing is copied.
 //!
 //! [`Format`]: crate::formats::Format
 //! [`View`]: crate::formats::View
@@ -23,6 +24,7 @@ mod logical;
 mod problem;
 mod resolve;
 mod shard;
+mod stored;
 mod tensor;
 #[cfg(test)]
 mod tests;
@@ -31,5 +33,7 @@ pub use bind::{Bound, Request};
 pub use error::Error;
 pub use header::HeaderError;
 pub use index::Index;
+pub use infer::stamp_for;
 pub use problem::Problem;
+pub use stored::{Stored, Summary};
 pub use tensor::Tensor;

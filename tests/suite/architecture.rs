@@ -5,20 +5,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What each module may use. `docs/architecture.md` explains it; DESIGN 2 decides it.
-const USES: [(&str, &[&str]); 14] = [
+const USES: [(&str, &[&str]); 15] = [
     ("formats", &[]),
     ("names", &[]),
     ("spec", &["names"]),
     ("ops", &["spec", "formats"]),
     ("graph", &["ops", "spec"]),
     ("weights", &["formats", "names"]),
+    ("convert", &["formats", "graph", "ops", "spec", "weights"]),
     ("oracle", &["formats", "graph", "ops", "weights"]),
     ("cpu", &["formats"]),
     ("plan", &["graph", "ops", "formats", "names"]),
     ("run", &["cpu", "formats", "graph", "ops", "oracle", "plan", "spec", "vk", "weights"]),
     ("text", &[]),
     ("vk", &[]),
-    ("cli", &["formats", "graph", "ops", "plan", "run", "spec", "text", "vk"]),
+    ("cli", &["convert", "formats", "graph", "ops", "plan", "run", "spec", "text", "vk", "weights"]),
     ("main.rs", &["cli"]),
 ];
 

@@ -6,13 +6,13 @@ use crate::support::{root, snapshots};
 use std::path::Path;
 use std::process::{Command, Output};
 
-struct Run {
-    code: i32,
-    out: String,
-    err: String,
+pub struct Run {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
 }
 
-fn coli(args: &[&str]) -> Run {
+pub fn coli(args: &[&str]) -> Run {
     coli_in(&root(""), args)
 }
 
@@ -24,7 +24,7 @@ fn coli_in(dir: &Path, args: &[&str]) -> Run {
     Run { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
 }
 
-fn graph(name: &str) -> String {
+pub fn graph(name: &str) -> String {
     root(&format!("graphs/{name}.ron")).display().to_string()
 }
 

@@ -6,6 +6,7 @@ mod common;
 mod architecture;
 mod cli;
 mod compile;
+mod convert;
 mod demo;
 mod diagnostics;
 mod formats;

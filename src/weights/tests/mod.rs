@@ -5,6 +5,7 @@ mod mutate;
 mod open;
 mod pairs;
 mod resolver;
+mod stored;
 
 use super::shard::Shard;
 use super::{Error, Index, Request};
