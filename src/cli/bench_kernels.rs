@@ -2,6 +2,7 @@
 
 use super::device::{self, Choice, parse_device};
 use super::failure::Failure;
+use crate::formats::Format;
 use crate::run::cpu::bench::{Activations, Bench, Case, FORMATS, Timing, applies, layout};
 use crate::run::vulkan::bench::read_gbps;
 use serde_json::{Value, json};
@@ -24,8 +25,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Only this format; may be given several times
-    #[arg(long, value_name = "F", value_parser = FORMATS.map(|(name, _)| name))]
-    format: Vec<String>,
+    #[arg(long, value_name = "F", value_parser = Format::spelled)]
+    format: Vec<Format>,
     /// Outputs x inputs
     #[arg(long, value_name = "MxK", default_value = "2048x6144", value_parser = parse_shape)]
     shape: (usize, usize),
@@ -52,7 +53,6 @@ fn parse_shape(text: &str) -> Result<(usize, usize), String> {
 
 /// A kernel and how it did.
 struct Line {
-    name: &'static str,
     case: Case,
     timing: Timing,
 }
@@ -67,9 +67,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let threads = args.threads.map_or(available, usize::from);
     let mut bench = Bench::new(threads).map_err(Failure::Device)?;
     let mut lines = vec![];
-    for (name, case) in cases(&args) {
+    for case in cases(&args) {
         let timing = bench.time(&case).map_err(Failure::Usage)?;
-        lines.push(Line { name, case, timing });
+        lines.push(Line { case, timing });
         if !args.json {
             row(&lines)?;
         }
@@ -94,17 +94,17 @@ fn on_vulkan(args: &Args, number: Option<usize>) -> Result<(), Failure> {
     let read = read_gbps(&device)?;
     let mut lines = vec![];
     let (m, k) = args.shape;
-    for (name, format) in FORMATS.into_iter().filter(|(name, _)| wanted(args, name)) {
+    for format in wanted(args).iter().copied() {
         let (timing, m) = match super::bench_device::time(&device, format, [m, k], args.rows, read) {
             // A shape may have no kernel in one of the formats: the others go on.
             Err(Failure::Usage(why)) if args.format.is_empty() => {
-                eprintln!("{name}: {why}");
+                eprintln!("{}: {why}", format.spelling());
                 continue;
             }
             other => other?,
         };
         let case = Case { format, activations: Activations::F32, tiled: false, m, k, n: args.rows as usize };
-        lines.push(Line { name, case, timing });
+        lines.push(Line { case, timing });
         if !args.json {
             row(&lines)?;
         }
@@ -124,18 +124,19 @@ fn on_vulkan(args: &Args, number: Option<usize>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn wanted(args: &Args, name: &str) -> bool {
-    args.format.is_empty() || args.format.iter().any(|f| f == name)
+/// The formats asked for, or all.
+fn wanted(args: &Args) -> &[Format] {
+    if args.format.is_empty() { &FORMATS } else { &args.format }
 }
 
-fn cases(args: &Args) -> Vec<(&'static str, Case)> {
+fn cases(args: &Args) -> Vec<Case> {
     let ((m, k), n) = (args.shape, args.rows as usize);
     let mut out = vec![];
-    for (name, format) in FORMATS.into_iter().filter(|(name, _)| wanted(args, name)) {
+    for format in wanted(args).iter().copied() {
         for activations in [Activations::F32, Activations::Int8] {
             for tiled in [true, false] {
                 if applies(format, k, activations) && (tiled || args.file_order) {
-                    out.push((name, Case { format, activations, tiled, m, k, n }));
+                    out.push(Case { format, activations, tiled, m, k, n });
                 }
             }
         }
@@ -156,17 +157,24 @@ fn row(lines: &[Line]) -> Result<(), Failure> {
     if let [_] = lines {
         writeln!(out, "format    inputs  layout        us  (10 to 90 %)    GB/s  G weights/s  read GB/s  share")?;
     }
-    if let Some(Line { name, case, timing: t }) = lines.last() {
+    if let Some(Line { case, timing: t }) = lines.last() {
         let [low, high] = t.spread;
-        write!(out, "{name:9} {:7} {:10} {:5.0}  {low:5.0}-{high:<6.0}", activations(case), layout(case), t.us)?;
+        write!(
+            out,
+            "{:9} {:7} {:10} {:5.0}  {low:5.0}-{high:<6.0}",
+            case.format.spelling(),
+            activations(case),
+            layout(case),
+            t.us
+        )?;
         writeln!(out, " {:7.1} {:12.1} {:10.1}  {:4.0} %", t.gbps, t.gweights, t.read_gbps, 100.0 * t.share)?;
     }
     Ok(())
 }
 
-fn kernel(Line { name, case, timing: t }: &Line) -> Value {
+fn kernel(Line { case, timing: t }: &Line) -> Value {
     json!({
-        "format": name, "activations": activations(case), "layout": layout(case),
+        "format": case.format.spelling(), "activations": activations(case), "layout": layout(case),
         "m": case.m, "k": case.k, "n": case.n, "us": t.us, "us_10": t.spread[0], "us_90": t.spread[1],
         "gbps": t.gbps, "gweights": t.gweights, "share": t.share, "read_gbps": t.read_gbps,
     })

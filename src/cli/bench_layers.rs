@@ -8,7 +8,6 @@ use crate::graph::{Graph, Role, WeightId, expand};
 use crate::ops::types::WeightRole;
 use crate::plan::Shape;
 use crate::plan::place::Rule;
-use crate::run::cpu::bench::FORMATS;
 use crate::run::vulkan::DECODE_ROWS;
 use crate::run::vulkan::bench::{Bench, BenchError, PassTime, Random, StepTime, read_gbps};
 use crate::spec::Config;
@@ -37,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     layers: u32,
     /// Format of all matrices; e8 is for experts, beside int8
-    #[arg(long, value_name = "F", default_value = "int4", value_parser = parse_format)]
+    #[arg(long, value_name = "F", default_value = "int4", value_parser = Format::spelled)]
     format: Format,
     /// Positions before the step
     #[arg(long, value_name = "T", default_value_t = 1024)]
@@ -57,11 +56,6 @@ pub struct Args {
     /// One JSON document instead of a table
     #[arg(long)]
     json: bool,
-}
-
-fn parse_format(text: &str) -> Result<Format, String> {
-    let found = FORMATS.iter().find(|(name, _)| *name == text).map(|(_, f)| *f);
-    found.ok_or_else(|| format!("known formats: {}", FORMATS.map(|(name, _)| name).join(", ")))
 }
 
 /// What a weight is stored in, if matrices are in `format`: small ones and those read by row keep a plainer one.

@@ -25,7 +25,7 @@ mod shard;
 pub use block::ROWS;
 pub use error::Error;
 pub use layout::{Piece, Shard};
-pub use options::{FORMATS, Options, Target};
+pub use options::{Options, Target};
 pub use plan::{Part, Plan, Planned, parts};
 pub use receipt::{FileRecord, RECEIPT, Receipt, ShardRecord, TensorRecord};
 pub use run::{Outcome, Phase, Source, Watch, run};

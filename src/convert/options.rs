@@ -1,13 +1,9 @@
 //! What each role of weight becomes.
 
-use crate::formats::{BlockScale, Format};
+use crate::formats::Format;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-
-/// The spellings of a target, for messages.
-pub const FORMATS: &str = "keep, f32, f16, bf16, int8, int4, int4-gN (as int4-g64), int3-g64, int2, e8, mxfp4, fp8, \
-                           fp8-ue8m0";
 
 /// A format to write, or the bytes as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,21 +15,6 @@ pub enum Target {
     Format(Format),
 }
 
-/// Fixed spellings. A format's own name is taken too.
-const NAMES: [(&str, Format); 11] = [
-    ("f32", Format::F32),
-    ("f16", Format::F16),
-    ("bf16", Format::Bf16),
-    ("int8", Format::Int8Row),
-    ("int4", Format::Int4Row),
-    ("int2", Format::Int2Row),
-    ("int3-g64", Format::Int3G64),
-    ("e8", Format::E8),
-    ("mxfp4", Format::Mxfp4),
-    ("fp8", Format::Fp8Block { scale: BlockScale::F32 }),
-    ("fp8-ue8m0", Format::Fp8Block { scale: BlockScale::Ue8m0 }),
-];
-
 impl FromStr for Target {
     type Err = String;
 
@@ -41,14 +22,7 @@ impl FromStr for Target {
         if text == "keep" {
             return Ok(Target::Keep);
         }
-        if let Some((_, format)) = NAMES.iter().find(|(name, format)| *name == text || format.name() == text) {
-            return Ok(Target::Format(*format));
-        }
-        match text.strip_prefix("int4-g").and_then(|group| group.parse::<u32>().ok()) {
-            Some(group) if group >= 2 && group % 2 == 0 => Ok(Target::Format(Format::Int4Grouped { group })),
-            Some(group) => Err(format!("groups have an even number of columns, at least 2, not {group}")),
-            None => Err(format!("no format is called `{text}`; take one of {FORMATS}")),
-        }
+        Format::spelled(text).map(Target::Format)
     }
 }
 
@@ -70,10 +44,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Target::Keep => f.write_str("keep"),
-            Target::Format(format) => match NAMES.iter().find(|(_, known)| known == format) {
-                Some((name, _)) => f.write_str(name),
-                None => f.write_str(&format.name()),
-            },
+            Target::Format(format) => f.write_str(&format.spelling()),
         }
     }
 }

@@ -34,6 +34,7 @@ mod mxfp4;
 mod nibble;
 mod planes;
 pub mod rotation;
+mod spelling;
 #[cfg(test)]
 pub(crate) mod tests;
 mod view;
@@ -41,4 +42,5 @@ mod view;
 pub use codebook::CODEBOOK;
 pub use encode::{EncodeError, Encoded, Encoder, encode};
 pub use format::{BlockScale, Format};
+pub use spelling::SPELLINGS;
 pub use view::{View, ViewError};

@@ -47,19 +47,19 @@ pub struct Timing {
     pub read_gbps: f64,
 }
 
-/// Formats by the names of the command line, with the group that converters use.
-pub const FORMATS: [(&str, Format); 11] = [
-    ("bf16", Format::Bf16),
-    ("f16", Format::F16),
-    ("f32", Format::F32),
-    ("int8", Format::Int8Row),
-    ("int4", Format::Int4Row),
-    ("int4-g64", Format::Int4Grouped { group: 64 }),
-    ("int3-g64", Format::Int3G64),
-    ("int2", Format::Int2Row),
-    ("e8", Format::E8),
-    ("mxfp4", Format::Mxfp4),
-    ("fp8", Format::Fp8Block { scale: BlockScale::F32 }),
+/// The formats that are measured if none is asked for.
+pub const FORMATS: [Format; 11] = [
+    Format::Bf16,
+    Format::F16,
+    Format::F32,
+    Format::Int8Row,
+    Format::Int4Row,
+    Format::Int4Grouped { group: 64 },
+    Format::Int3G64,
+    Format::Int2Row,
+    Format::E8,
+    Format::Mxfp4,
+    Format::Fp8Block { scale: BlockScale::F32 },
 ];
 
 /// Name of the layout that a case measures.
