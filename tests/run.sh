@@ -40,6 +40,11 @@ cargo test --locked "${target[@]}"
 if [ "$full" = 1 ]; then
   echo "kernels through AMD's compiler, six families:"
   tests/tools/amd.sh target/radv
+  echo "GPU-assisted validation, one test a process (minutes each):"
+  for test in models::qwen3 models::glm_moe_dsa_w256 models::debugging models::faults random::rotated_experts \
+    kernels::f32_weights kernels::int4_row_weights kernels::mxfp4_weights kernels::e8_weights; do
+    COLI_VALIDATION=gpu cargo test --locked "${target[@]}" --test gpu -- --exact "$test" --nocapture
+  done
   echo "fifty kills of a conversion:"
   COLI_KILLS=50 cargo test --locked "${target[@]}" --test suite -- --nocapture killed_and_resumed
   original="${COLI_DICTIONARY:-../shared/models/dictionary-glm52}"

@@ -22,7 +22,7 @@ impl FromStr for Target {
         if text == "keep" {
             return Ok(Target::Keep);
         }
-        Format::spelled(text).map(Target::Format).map_err(|why| format!("{why}, or keep"))
+        Format::spelled(text).map(Target::Format).map_err(|why| format!("{why} (or keep)"))
     }
 }
 
