@@ -46,20 +46,12 @@ pub const EIGHTS: Widths = [
 ];
 
 /// As [`EIGHTS`], with experts wide enough for blocks of 256 columns.
-pub const BLOCKS: Widths = [
-    ("d", 256),
-    ("ff", 40),
-    ("head", 24),
-    ("turn", 8),
-    ("value", 12),
-    ("nope", 8),
-    ("rank", 32),
-    ("key", 4),
-    ("out", 20),
-    ("eff", 256),
-    ("grouped", 4),
-    ("pooled", 48),
-];
+pub const BLOCKS: Widths = {
+    let mut widths = EIGHTS;
+    let (d, eff) = (0, 9);
+    (widths[d].1, widths[eff].1) = (256, 256);
+    widths
+};
 
 pub const VOCAB: u32 = 20;
 pub const SLOTS: u32 = 3;

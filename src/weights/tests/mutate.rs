@@ -2,27 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::formats::tests::fuzz_time;
+use crate::formats::tests::{Random, fuzz_time};
 
 use super::{Entry, file_with, floats, open, want};
 use crate::weights::Request;
-
-/// splitmix64, so a failure can be repeated from its round number.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-}
 
 /// A file with every kind of pair.
 fn valid() -> Vec<u8> {
