@@ -12,12 +12,9 @@ use crate::spec::{Arch, Config, Source};
 use crate::vk;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Weights that a run goes through, so that no cache holds them.
 const POOL: u64 = 512 << 20;
-/// A device that has been idle takes a while to raise its clocks.
-const WARM_UP: Duration = Duration::from_millis(700);
 /// Steps that count.
 const STEPS: usize = 11;
 
@@ -41,10 +38,7 @@ pub fn time(
     let random = Random::new(&graph, &formats)?;
     let shape = Shape { rows, ctx: DECODE_ROWS, observe: false, shuffle: 0 };
     let mut bench = Bench::new(device.clone(), &graph, &random, &[], (Role::Decode, shape), true)?;
-    let start = Instant::now();
-    while start.elapsed() < WARM_UP {
-        bench.step(rows, 0)?;
-    }
+    bench.warm_up(rows, 0)?;
     let mut times = vec![];
     for _ in 0..STEPS {
         let StepTime { passes, .. } = bench.step(rows, 0)?;

@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -86,9 +85,6 @@ pub fn prefill(args: Args) -> Result<(), Failure> {
     run(&args, Role::Prompt, args.rows.unwrap_or(512))
 }
 
-/// How long steps run before the first that counts.
-const WARM_UP: Duration = Duration::from_millis(1500);
-
 /// The graph of the first layers.
 fn graph(args: &Args) -> Result<Graph, Failure> {
     let name = args.config.display().to_string();
@@ -116,11 +112,7 @@ fn run(args: &Args, role: Role, rows: u32) -> Result<(), Failure> {
     let rules: [Rule; 0] = [];
     let timed = |timed: bool| -> Result<(StepTime, [usize; 3]), Failure> {
         let mut bench = Bench::new(device.clone(), &graph, &random, &rules, (role, shape), timed)?;
-        // A device that has been idle takes a while to raise its clocks.
-        let start = Instant::now();
-        while start.elapsed() < WARM_UP {
-            bench.step(rows, args.ctx)?;
-        }
+        bench.warm_up(rows, args.ctx)?;
         let mut steps = (0..args.steps).map(|_| bench.step(rows, args.ctx)).collect::<Result<Vec<_>, _>>()?;
         let length = |s: &StepTime| if timed { span(&s.passes) } else { s.wall };
         steps.sort_by(|a, b| length(a).total_cmp(&length(b)));

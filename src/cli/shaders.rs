@@ -120,8 +120,7 @@ impl Use {
     }
 
     fn compile(&self, device: &vk::Device, cache: &PipelineCache) -> Result<Compiled, vk::Error> {
-        let constants: Vec<(u32, u32)> =
-            (0..).zip(self.spec.iter().copied()).filter(|(id, _)| self.shader.spec_ids.contains(id)).collect();
+        let constants = self.shader.constants(&self.spec);
         let desc = PipelineDesc {
             label: &self.label(),
             shader: self.shader,

@@ -101,7 +101,10 @@ pub fn place(graph: &Graph, formats: Formats, rules: &[Rule]) -> Result<Vec<Plac
         }
         _ => None,
     };
-    placed.iter().enumerate().find_map(moved).map_or(Ok(placed.clone()), Err)
+    match placed.iter().enumerate().find_map(moved) {
+        Some(refused) => Err(refused),
+        None => Ok(placed),
+    }
 }
 
 /// Numbers of the nodes whose path matches.

@@ -23,6 +23,15 @@ pub struct Shader {
     pub local_size_ids: [Option<u32>; 3],
 }
 
+impl Shader {
+    /// The constants of a list that starts at number 0, as a pipeline takes them. Kernels of one family share a list:
+    /// zero turns a feature off, also one that a kernel never has. Any other value for such a one stays, to be refused.
+    pub fn constants(&self, spec: &[u32]) -> Vec<(u32, u32)> {
+        let wanted = |(id, v): &(u32, u32)| *v != 0 || self.spec_ids.contains(id);
+        (0..).zip(spec.iter().copied()).filter(wanted).collect()
+    }
+}
+
 /// A storage buffer of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Binding {

@@ -16,7 +16,7 @@ use crate::vk::{
 };
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Why a bench cannot be.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +46,9 @@ pub struct Random<'a> {
     formats: HashMap<u32, (Format, usize)>,
     matrices: HashMap<(Format, usize, usize), Encoded>,
 }
+
+/// How long steps run before the first that counts.
+const WARM_UP: Duration = Duration::from_millis(1500);
 
 /// Values in -1..1, the same every time.
 fn noise(n: usize) -> Vec<f32> {
@@ -185,6 +188,15 @@ impl Bench {
         queue.wait(self.submitted, self.device.deadline())?;
         let wall = start.elapsed().as_secs_f64() * 1e6;
         Ok(StepTime { passes: self.passes(rows, position)?, wall })
+    }
+
+    /// Runs steps that do not count: a device that has been idle takes a while to raise its clocks.
+    pub fn warm_up(&mut self, rows: u32, position: u32) -> Result<(), BenchError> {
+        let start = Instant::now();
+        while start.elapsed() < WARM_UP {
+            self.step(rows, position)?;
+        }
+        Ok(())
     }
 
     fn passes(&self, rows: u32, position: u32) -> Result<Vec<PassTime>, BenchError> {

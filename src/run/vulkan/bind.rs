@@ -327,9 +327,7 @@ fn key(d: &Dispatch) -> (String, Vec<u32>) {
 
 fn pipeline(device: &vk::Device, cache: &vk::PipelineCache, d: &Dispatch) -> Result<Pipeline, vk::Error> {
     let shader = vk::find(&d.shader())?;
-    // Kernels of one family share a list of constants; zero turns a feature off, also one that a kernel never has.
-    let wanted = |(id, v): &(u32, u32)| *v != 0 || shader.spec_ids.contains(id);
-    let constants: Vec<(u32, u32)> = d.spec.iter().enumerate().map(|(id, v)| (id as u32, *v)).filter(wanted).collect();
+    let constants = shader.constants(&d.spec);
     let label = format!("{}{:?}", shader.name, d.spec);
     let desc =
         PipelineDesc { label: &label, shader, constants: &constants, subgroup_size: None, capture: Capture::Nothing };
