@@ -1,6 +1,7 @@
 // formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e
 #version 460
-// A query into the latent space: the key rows of kv_b, transposed. Eight latent channels of one head an invocation.
+// A query into the latent space: the key rows of kv_b, transposed. A chunk of latent channels of one head and every
+// PARTS-th quad of its rows an invocation.
 #extension GL_GOOGLE_include_directive : require
 
 layout(local_size_x_id = 0) in;
@@ -25,56 +26,60 @@ layout(push_constant, std430) uniform Push {
     uint group;
 };
 
-// Eights of channels a workgroup does; as many invocations share an eight as LOCAL has of these.
-const uint WIDE = 64;
+// Chunks of channels a workgroup does; as many invocations share a chunk as LOCAL has of these. Four neighbours have
+// the quads of a tile, so that a subgroup reads whole tiles.
+const uint WIDE = 32;
 const uint PARTS = LOCAL / WIDE;
+const uint EIGHTS = CHUNK / 8;
 
 shared vec4 lo[LOCAL];
 shared vec4 hi[LOCAL];
 
-// Rows from .. to of the head's matrix. Four are in flight at a time; nope is a multiple of four.
-Eight sum_rows(uint head, uint b, uint q_at, uint from, uint to) {
-    uint first = head * (nope + v_dim);
-    uint blocks = rank / 8;
-    Eight sum = Eight(vec4(0.0), vec4(0.0));
-    for (uint k = from; k < to; k += 4) {
-        Eight c[4];
-        float f[4];
-        [[unroll]] for (uint j = 0; j < 4; j++) {
-            c[j] = codes8(w, (first + k + j) * blocks + b);
-            f[j] = q[q_at + k + j] * row_scale(s, first + k + j) * group_scale(w, s, first + k + j, rank, 8 * b, group);
-        }
-        [[unroll]] for (uint j = 0; j < 4; j++) {
-            sum.lo = fma(vec4(f[j]), c[j].lo, sum.lo);
-            sum.hi = fma(vec4(f[j]), c[j].hi, sum.hi);
-        }
-    }
-    return sum;
-}
-
 void main() {
     uint r = gl_WorkGroupID.y;
     uint me = gl_LocalInvocationIndex;
-    uint blocks = rank / 8;
-    uint i = gl_WorkGroupID.x * WIDE + me % WIDE;
-    uint head = i / blocks;
-    bool mine = i < heads * blocks;
+    uint wide = widened(rank);
+    uint chunks = (rank + CHUNK - 1) / CHUNK;
+    uint local_chunk = me / 4 % WIDE;
+    uint part = me % 4 + 4 * (me / (4 * WIDE));
+    uint i = gl_WorkGroupID.x * WIDE + local_chunk;
+    uint head = i / chunks;
+    uint chunk = i % chunks;
+    bool mine = i < heads * chunks;
+    Eight sums[EIGHTS];
+    [[unroll]] for (uint e = 0; e < EIGHTS; e++) sums[e] = Eight(vec4(0.0), vec4(0.0));
     if (mine) {
-        // Parts of the rows in order, a multiple of four each.
-        uint each = 4 * ((nope / 4 + PARTS - 1) / PARTS);
-        uint from = min(nope, me / WIDE * each);
-        Eight sum = sum_rows(head, i % blocks, r * q_stride + q_off + head * q_head, from, min(nope, from + each));
-        lo[me] = sum.lo;
-        hi[me] = sum.hi;
+        uint first = head * (nope + v_dim) / 4;
+        uint q_at = r * q_stride + q_off + head * q_head;
+        for (uint t = part; t < nope / 4; t += PARTS) {
+            uvec4 f[WORDS];
+            fetch(w, s, first + t, wide, chunk, f);
+            vec4 factors = row_scales(s, first + t) * group_scales(w, s, first + t, wide, chunk, group);
+            [[unroll]] for (uint k = 0; k < 4; k++) {
+                vec4 factor = vec4(q[q_at + 4 * t + k] * factors[k]);
+                [[unroll]] for (uint e = 0; e < EIGHTS; e++) {
+                    Eight c = decode(f, k, e);
+                    sums[e].lo = fma(factor, c.lo, sums[e].lo);
+                    sums[e].hi = fma(factor, c.hi, sums[e].hi);
+                }
+            }
+        }
     }
-    barrier();
-    if (!mine || me >= WIDE) return;
-    Eight sum = Eight(lo[me], hi[me]);
-    for (uint part = 1; part < PARTS; part++) {
-        sum.lo += lo[part * WIDE + me];
-        sum.hi += hi[part * WIDE + me];
+    [[unroll]] for (uint e = 0; e < EIGHTS; e++) {
+        if (e != 0) barrier();
+        lo[me] = sums[e].lo;
+        hi[me] = sums[e].hi;
+        barrier();
+        // A chunk is finished by the invocation that has its first part.
+        if (!mine || part != 0 || CHUNK * chunk + 8 * e >= rank) continue;
+        Eight sum = Eight(vec4(0.0), vec4(0.0));
+        for (uint p = 0; p < PARTS; p++) {
+            uint at = p % 4 + 4 * (local_chunk + WIDE * (p / 4));
+            sum.lo += lo[at];
+            sum.hi += hi[at];
+        }
+        uint at = ((r * heads + head) * rank + CHUNK * chunk + 8 * e) / 4;
+        y[at] = sum.lo;
+        y[at + 1] = sum.hi;
     }
-    uint at = 2 * ((r * heads + head) * blocks + i % blocks);
-    y[at] = sum.lo;
-    y[at + 1] = sum.hi;
 }

@@ -1,22 +1,25 @@
 // Part of expand.comp, for one number of rows.
 #include "dots.glsl"
 
-void BLOCK(uvec2 mine, uint first_row, uint n) {
-    const uint outs = min(OUTS, AT_ONCE);
-    uint count;
-    for (uint o = mine.x; o < mine.y; o += count) {
-        uint head = o / v_dim;
-        uint left = v_dim - o % v_dim;
-        count = min(outs, min(left, mine.y - o));
-        uint x_at[ROWS];
-        [[unroll]] for (uint r = 0; r < ROWS; r++) {
-            x_at[r] = ((first_row + min(r, n - 1)) * heads + head) * rank / 4;
-        }
-        float sums[OUTS * ROWS];
-        uint row = head * (nope + v_dim) + nope + o % v_dim;
-        DOTS(n, uvec2[1](w), uvec2[1](s), uvec2(0), row, count, rank, group, x_at, 0.0, sums);
-        for (uint i = lane; i < count * ROWS; i += lanes) {
-            if (i % ROWS < n) y[(first_row + i % ROWS) * heads * v_dim + o + i / ROWS] = PICK(sums, i);
-        }
+void BLOCK(uint first_row, uint n) {
+    // Quads are numbered through all heads: a workgroup may hold the end of one and the start of the next.
+    uint first = OUTS * gl_WorkGroupID.x;
+    uint out_at = min(first + 4 * my_quad(), heads * v_dim - 4);
+    uint head = out_at / v_dim;
+    uint quad = (head * (nope + v_dim) + nope + out_at % v_dim) / 4;
+    uint x_at[ROWS];
+    [[unroll]] for (uint r = 0; r < ROWS; r++) x_at[r] = ((first_row + min(r, n - 1)) * heads + head) * rank / 4;
+    vec4 sums[ROWS];
+    float squares[ROWS];
+    DOTS(n, uvec2[1](w), uvec2[1](s), uvec2(0), quad, rank, group, x_at, sums, squares);
+    vec4 scales = row_scales(s, quad);
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        if (r >= n) break;
+        stage(r % BATCH, sums[r] * scales);
+        if (r % BATCH == BATCH - 1 || r == n - 1) collect(r / BATCH * BATCH, r % BATCH + 1);
+    }
+    for (uint i = gl_LocalInvocationIndex; i < OUTS * n; i += LOCAL) {
+        uint at = first + i % OUTS;
+        if (at < heads * v_dim) y[(first_row + i / OUTS) * heads * v_dim + at] = total(i / OUTS, i % OUTS);
     }
 }

@@ -1,17 +1,18 @@
 // formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e e8
 #version 460
 // y = sum over ranks of weight * (down_e a): each expert's product is reduced fully, then added in rank order.
+// 4 QUADS outputs of all ranks a workgroup.
 #extension GL_GOOGLE_include_directive : require
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint LOCAL = 64;
 layout(constant_id = 1) const uint ADD0 = 0;
 layout(constant_id = 2) const uint ADD1 = 0;
-layout(constant_id = 3) const uint RPW = 8;
+layout(constant_id = 3) const uint QUADS = 4;
+layout(constant_id = 4) const uint DEPTH = 4;
 
 #include "params.glsl"
 #include "format.glsl"
-#include "lanes.glsl"
 #include "norm.glsl"
 
 layout(set = 0, binding = 1, std430) readonly buffer A { vec4 x[]; };
@@ -31,39 +32,47 @@ layout(push_constant, std430) uniform Push {
 };
 
 const uint NORM = 0;
-const uint SHARE = RPW * 32 / LOCAL;
-const uint AT_ONCE = SHARE >= 4 ? 4 : SHARE >= 2 ? 2 : 1;
+const uint ROWS_MOST = 1;
+const uint RESULTS = LOCAL >= 512 ? 1 : 512 / LOCAL;
+#include "stripes.glsl"
 
 #define MATS 1
-#define OUTS 4
 #define ROWS 1
 #define STEP dots_step
 #define DOTS dots
-#define PICK pick
 #include "dots.glsl"
 
 void main() {
-    count_lanes();
     prepare_format();
     uint r = gl_WorkGroupID.y;
-    uvec2 mine = subgroup_share(gl_WorkGroupID.x * RPW, RPW, out_);
-    for (uint o = mine.x; o < mine.y; o += AT_ONCE) {
-        uint count = min(AT_ONCE, mine.y - o);
-        precise float acc[OUTS] = float[OUTS](0.0, 0.0, 0.0, 0.0);
-        for (uint j = 0; j < k; j++) {
-            // Bounded for a driver that loads once more with every lane off.
-            uvec4 e = Words4(table).at[route[r * 2 * k + min(j, k - 1)]];
-            float weight = uintBitsToFloat(route[r * 2 * k + k + j]);
-            uint x_at[1] = uint[1]((r * k + j) * ff / 4);
-            float sums[OUTS];
-            dots(1, uvec2[1](e.xy), uvec2[1](e.zw), uvec2(0), o, count, ff, group, x_at, 0.0, sums);
-            [[unroll]] for (uint i = 0; i < AT_ONCE; i++) acc[i] = acc[i] + weight * sums[i];
+    uint me = gl_LocalInvocationIndex;
+    uint first = OUTS * gl_WorkGroupID.x;
+    uint quad = quad_of(first, out_);
+    // Outputs that this invocation finishes; a workgroup has at most as many as invocations.
+    bool mine = me < OUTS && first + me < out_;
+    precise float acc = 0.0;
+    for (uint from = 0; from < k; from += BATCH) {
+        uint count = min(BATCH, k - from);
+        for (uint j = 0; j < count; j++) {
+            // The bound is for a driver that runs this once more with every lane off and still loads what looks uniform.
+            uvec4 e = Words4(table).at[route[r * 2 * k + min(from + j, k - 1)]];
+            uint x_at[1] = uint[1]((r * k + from + j) * ff / 4);
+            vec4 sums[1];
+            float squares[1];
+            dots(1, uvec2[1](e.xy), uvec2[1](e.zw), uvec2(0), quad, ff, group, x_at, sums, squares);
+            stage(j, sums[0]);
         }
-        for (uint i = lane; i < count; i += lanes) {
-            precise float v = pick(acc, i);
-            if (ADD0 == 1) v += add0[r * out_ + o + i];
-            if (ADD1 == 1) v += add1[r * out_ + o + i];
-            y[r * y_stride + y_off + o + i] = v;
+        collect(0, count);
+        for (uint j = 0; mine && j < count; j++) {
+            uvec4 e = Words4(table).at[route[r * 2 * k + min(from + j, k - 1)]];
+            float weight = uintBitsToFloat(route[r * 2 * k + k + from + j]);
+            acc = acc + weight * (total(j, me) * row_scale(e.zw, first + me));
         }
     }
+    if (!mine) return;
+    uint at = first + me;
+    precise float v = acc;
+    if (ADD0 == 1) v += add0[r * out_ + at];
+    if (ADD1 == 1) v += add1[r * out_ + at];
+    y[r * y_stride + y_off + at] = v;
 }

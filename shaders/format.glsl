@@ -1,10 +1,15 @@
-// Weights by device address, eight at a time.
+// Weights by device address, in the engine layout (docs/formats.md): a tile is 16 rows, and of each 32-bit word of
+// codes the copies of its rows lie side by side. A *quad* is four rows of a tile, number row / 4; a load is one word
+// of a quad. Rows are filled up to tiles and columns to 64 (`wide`) with codes of zero.
 //
-// Each format has `codes8(w, block)`, where block = (row * cols + col) / 8: an index of 32 bits reaches 2^34
-// weights. SCALES says where the factor lies: in the code, one a row, or one a group of columns. A row's factor
-// is applied once to a finished sum, not to each weight; a group's comes from `group_scale`, and a group never ends
-// inside a block. IN_FLIGHT blocks of a row are worth loading ahead. `prepare_format` runs once in an invocation,
-// before the first weight, in uniform control flow.
+// Each format has
+//   CHUNK                       columns that an invocation takes at once: whole words, and no two groups
+//   WORDS                       words of a row in them
+//   fetch(w, s, quad, wide, chunk, f) loads them for a quad
+//   decode(f, k, part)          eight weights of row k of the quad: columns 8 part .. of the chunk
+// SCALES says where the factor lies: in the code, one a row, or one a group of columns. A row's factor is applied
+// once to a finished sum, not to each weight; those of a quad's groups come from `group_scales`. `prepare_format` runs
+// once in an invocation, before the first weight, in uniform control flow.
 
 #extension GL_EXT_control_flow_attributes : require
 
@@ -18,6 +23,9 @@ struct Eight {
     vec4 lo;
     vec4 hi;
 };
+
+// The first of `items` items of a quad, in loads of four rows; the next is four further on.
+uint quad_at(uint quad, uint items) { return (quad / 4) * items * 4 + quad % 4; }
 
 #if defined(FORMAT_F32)
 #include "format_f32.glsl"
@@ -45,6 +53,9 @@ struct Eight {
 void prepare_format() {}
 #endif
 
+// Columns with those that fill the last 64.
+uint widened(uint cols) { return (cols + 63) & ~63u; }
+
 // The factor of a whole row: 1 where the factors lie elsewhere.
 float row_scale(uvec2 s, uint row) {
 #if SCALES == SCALES_ROW
@@ -54,19 +65,18 @@ float row_scale(uvec2 s, uint row) {
 #endif
 }
 
-// The factor of the group that holds `col`.
-#if SCALES != SCALES_GROUP
-float group_scale(uvec2 w, uvec2 s, uint row, uint cols, uint col, uint group) {
-    return 1.0;
-}
+vec4 row_scales(uvec2 s, uint quad) {
+#if SCALES == SCALES_ROW
+    return Vec4s(s).at[quad];
+#else
+    return vec4(1.0);
 #endif
-
-// Eight decoded weights.
-Eight load8(uvec2 w, uvec2 s, uint row, uint cols, uint col, uint group) {
-    Eight v = codes8(w, row * (cols / 8) + col / 8);
-    float f = row_scale(s, row) * group_scale(w, s, row, cols, col, group);
-    return Eight(v.lo * f, v.hi * f);
 }
+
+// The factors of a quad's groups that hold the chunk. `group`: what `Push::Group` says of the format.
+#if SCALES != SCALES_GROUP
+vec4 group_scales(uvec2 w, uvec2 s, uint quad, uint wide, uint chunk, uint group) { return vec4(1.0); }
+#endif
 
 // acc + a . b in a fixed order. Written with fma() so that every variant of a kernel rounds alike.
 float dot8(Eight a, Eight b, float acc) {

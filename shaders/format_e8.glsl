@@ -1,6 +1,8 @@
-// E8: 256 columns in 98 bytes: an index into the codebook for four, a word of signs and a sub-scale for 32, a half.
+// E8: of 256 columns sixteen words of indices into the codebook, four columns a byte, then eight words of signs and a
+// sub-scale for 32 columns each, then a half: three planes.
 #define SCALES SCALES_GROUP
-#define IN_FLIGHT 2
+#define CHUNK 32
+#define WORDS 3
 #define PREPARED
 
 #include "tables.glsl"
@@ -12,14 +14,12 @@ void prepare_format() {
     barrier();
 }
 
-// Blocks begin at even bytes, so words are put together from halves.
-uint half_at(uvec2 w, uint at) {
-    return (Words(w).at[at / 2] >> (16 * (at % 2))) & 0xffffu;
-}
-
-uint signs_at(uvec2 w, uint block) {
-    uint at = 49 * (block / 32) + 32 + 2 * ((block % 32) / 4);
-    return half_at(w, at) | (half_at(w, at + 1) << 16);
+// The plane of signs is `s` and lies behind that of indices.
+void fetch(uvec2 w, uvec2 s, uint quad, uint wide, uint chunk, out uvec4 f[WORDS]) {
+    uint at = quad_at(quad, wide / 16) + 8 * chunk;
+    f[0] = Words4(w).at[at];
+    f[1] = Words4(w).at[at + 4];
+    f[2] = Words4(s).at[quad_at(quad, wide / 32) + 4 * chunk];
 }
 
 // Four magnitudes, doubled, with the signs of the bits from `first` on.
@@ -33,17 +33,20 @@ vec4 entry(uint index, uint signs, uint first) {
     return uintBitsToFloat(floatBitsToUint(v) | (sign & 0x80000000u));
 }
 
-Eight codes8(uvec2 w, uint block) {
-    uint two = half_at(w, 49 * (block / 32) + block % 32);
-    uint signs = (signs_at(w, block) >> (7 * (block % 4))) & 0x7fu;
+Eight decode(uvec4 f[WORDS], uint k, uint part) {
+    uint two = f[part / 2][k] >> (16 * (part % 2));
+    uint signs = (f[2][k] >> (7 * part)) & 0x7fu;
     // An even number of the eight is negative.
     signs |= (bitCount(signs) & 1u) << 7;
-    return Eight(entry(two & 0xffu, signs, 0), entry(two >> 8, signs, 4));
+    return Eight(entry(two & 0xffu, signs, 0), entry((two >> 8) & 0xffu, signs, 4));
 }
 
-float group_scale(uvec2 w, uvec2 s, uint row, uint cols, uint col, uint group) {
-    uint block = row * (cols / 8) + col / 8;
-    float d = unpackHalf2x16(half_at(w, 49 * (block / 32) + 48)).x;
+// The plane of super-scales lies behind that of signs, which has half the bytes of that of indices.
+vec4 group_scales(uvec2 w, uvec2 s, uint quad, uint wide, uint chunk, uint group) {
+    uvec4 signs = Words4(s).at[quad_at(quad, wide / 32) + 4 * chunk];
+    uint behind = (s.x - w.x) / 2;
+    uvec2 d = Words2(s).at[behind / 8 + quad_at(quad, wide / 256) + 4 * (chunk / 8)];
+    vec4 super_scales = vec4(unpackHalf2x16(d.x), unpackHalf2x16(d.y));
     // A quarter: half of the format's own, half since the codebook is doubled.
-    return d * (0.5 + float(signs_at(w, block) >> 28)) * 0.25;
+    return super_scales * (vec4(0.5) + vec4(signs >> 28)) * 0.25;
 }

@@ -1,7 +1,5 @@
-#define SCALES SCALES_NONE
-#define IN_FLIGHT 2
+#include "words16.glsl"
 
-Eight codes8(uvec2 w, uint block) {
-    uvec4 c = Words4(w).at[block];
-    return Eight(vec4(unpackHalf2x16(c.x), unpackHalf2x16(c.y)), vec4(unpackHalf2x16(c.z), unpackHalf2x16(c.w)));
+Eight decode(uvec4 f[WORDS], uint k, uint part) {
+    return Eight(vec4(unpackHalf2x16(f[0][k]), unpackHalf2x16(f[1][k])), vec4(unpackHalf2x16(f[2][k]), unpackHalf2x16(f[3][k])));
 }

@@ -1,30 +1,38 @@
 // fp8 e4m3: a byte a column, times the factor of a square of 128; FORMAT_FP8E has factors that are exponent bytes.
 #define SCALES SCALES_GROUP
-#define IN_FLIGHT 2
+#include "words8.glsl"
 
-// The bits of exponent and mantissa on top of 2^-7 make the magnitude v where the exponent is not zero. Where it is,
-// 2v - 2^-6 is right and the smaller of the two; everywhere else v is.
-vec4 e4m3(uint c) {
-    uvec4 magnitude = (uvec4(c, c >> 8, c >> 16, c >> 24) & 0x7fu);
-    vec4 v = uintBitsToFloat((magnitude << 20) + 0x3c000000u);
-    v = min(v, fma(v, vec4(2.0), vec4(-0.015625)));
-    uvec4 bits = floatBitsToUint(v) | (uvec4(c << 24, c << 16, c << 8, c) & 0x80000000u);
-    // All ones are no number.
-    bits = mix(bits, uvec4(0x7fc00000u), equal(magnitude, uvec4(0x7fu)));
-    return uintBitsToFloat(bits);
+// Exponent and mantissa of e4m3 at those of an f16 make the value times 2^-8, subnormals and all: the factor has the
+// power. Bytes 0 and 2 of `c` become `even`, 1 and 3 `odd`.
+void halves(uint c, out vec2 even, out vec2 odd) {
+    uint d = c << 8;
+    odd = unpackHalf2x16((c & 0x80008000u) | ((c >> 1) & 0x3f803f80u));
+    even = unpackHalf2x16((d & 0x80008000u) | ((d >> 1) & 0x3f803f80u));
+    // All ones are no number, and rare: one more at the foot of such a byte carries to its top.
+    uint none = ((c & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u;
+    if (none != 0) {
+        const float nan = uintBitsToFloat(0x7fc00000u);
+        if ((none & 0x00000080u) != 0) even.x = nan;
+        if ((none & 0x00008000u) != 0) odd.x = nan;
+        if ((none & 0x00800000u) != 0) even.y = nan;
+        if ((none & 0x80000000u) != 0) odd.y = nan;
+    }
 }
 
-Eight codes8(uvec2 w, uint block) {
-    uvec2 c = Words2(w).at[block];
-    return Eight(e4m3(c.x), e4m3(c.y));
+Eight decode(uvec4 f[WORDS], uint k, uint part) {
+    vec2 a, b, c, d;
+    halves(f[0][k], a, b);
+    halves(f[1][k], c, d);
+    return Eight(vec4(a.x, b.x, a.y, b.y), vec4(c.x, d.x, c.y, d.y));
 }
 
-float group_scale(uvec2 w, uvec2 s, uint row, uint cols, uint col, uint group) {
-    uint at = (row / 128) * ((cols + 127) / 128) + col / 128;
+// One factor for the whole tile.
+vec4 group_scales(uvec2 w, uvec2 s, uint quad, uint wide, uint chunk, uint group) {
+    uint at = (quad / 4) * ((wide + 127) / 128) + chunk / 16;
 #ifdef FORMAT_FP8E
     uint e = (Words(s).at[at / 4] >> (8 * (at % 4))) & 0xffu;
-    return uintBitsToFloat(e == 0xffu ? 0x7fc00000u : e << 23);
+    return vec4(uintBitsToFloat(e == 0xffu ? 0x7fc00000u : e << 23) * 256.0);
 #else
-    return Floats(s).at[at];
+    return vec4(Floats(s).at[at] * 256.0);
 #endif
 }

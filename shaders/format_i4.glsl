@@ -1,15 +1,22 @@
 // int4-row and int4-grouped: (nibble - 8), low nibble first, times the factor of the row or of the group.
-#define IN_FLIGHT 4
+#include "words4.glsl"
 #include "nibbles.glsl"
 
-Eight codes8(uvec2 w, uint block) {
-    return nibbles(Words(w).at[block], 8.0);
-}
+Eight decode(uvec4 f[WORDS], uint k, uint part) { return nibbles(f[0][k], 8.0); }
 
 #ifdef FORMAT_I4G
 #define SCALES SCALES_GROUP
-float group_scale(uvec2 w, uvec2 s, uint row, uint cols, uint col, uint group) {
-    return Floats(s).at[row * ((cols + group - 1) / group) + col / group];
+
+// x / group, by the upper half of a product: `inverse` is 2^32 / group, rounded up, and x is a column.
+uint divided(uint x, uint inverse) {
+    uint high, low;
+    umulExtended(x, inverse, high, low);
+    return high;
+}
+
+vec4 group_scales(uvec2 w, uvec2 s, uint quad, uint wide, uint chunk, uint group) {
+    uint groups = divided(wide - 1, group) + 1;
+    return Vec4s(s).at[quad_at(quad, groups) + 4 * divided(CHUNK * chunk, group)];
 }
 #else
 #define SCALES SCALES_ROW

@@ -1,6 +1,6 @@
 // int8-row: a signed byte, times the row's factor.
 #define SCALES SCALES_ROW
-#define IN_FLIGHT 4
+#include "words8.glsl"
 
 // A byte b + 128 laid into the mantissa of 2^23 or 2^15 makes that power plus the byte: and, or, subtract, all
 // exact. Conversions from integer run at a quarter of that rate on some devices.
@@ -12,7 +12,4 @@ vec4 bytes4(uint c) {
            vec4(8388736.0, 32896.0, 8388736.0, 32896.0);
 }
 
-Eight codes8(uvec2 w, uint block) {
-    uvec2 c = Words2(w).at[block];
-    return Eight(bytes4(c.x), bytes4(c.y));
-}
+Eight decode(uvec4 f[WORDS], uint k, uint part) { return Eight(bytes4(f[0][k]), bytes4(f[1][k])); }

@@ -1,19 +1,31 @@
 // Part of glu_linear.comp, for one number of rows.
 #include "dots.glsl"
 
-void BLOCK(uvec2 mine, uint first_row, uint n) {
+void BLOCK(uint first_row, uint n) {
     uint x_at[ROWS];
     [[unroll]] for (uint r = 0; r < ROWS; r++) x_at[r] = ((first_row + min(r, n - 1)) * x_stride + x_off) / 4;
-    const uint outs = min(OUTS, AT_ONCE);
-    for (uint o = mine.x; o < mine.y; o += outs) {
-        uint count = min(outs, mine.y - o);
-        float sums[2 * OUTS * ROWS];
-        DOTS(n, uvec2[2](wg, wu), uvec2[2](sg, su), nw, o, count, inp, group, x_at, eps, sums);
-        for (uint i = lane; i < count * ROWS; i += lanes) {
-            uint row = first_row + i % ROWS;
-            if (row >= first_row + n) continue;
-            precise float v = glu(KIND, PICK(sums, i), PICK(sums, OUTS * ROWS + i), p0, p1);
-            y[row * y_stride + y_off + o + i / ROWS] = v;
+    uint first = OUTS * gl_WorkGroupID.x;
+    vec4 sums[2 * ROWS];
+    float squares[ROWS];
+    DOTS(n, uvec2[2](wg, wu), uvec2[2](sg, su), nw, quad_of(first, out_), inp, group, x_at, sums, squares);
+    // Results in pairs, the gate's and the other's of a row.
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        if (r >= n) break;
+        stage_squares(r, squares[r]);
+        [[unroll]] for (uint m = 0; m < 2; m++) {
+            uint i = 2 * r + m;
+            stage(i % BATCH, sums[m * ROWS + r]);
+            if (i % BATCH == BATCH - 1 || i == 2 * n - 1) collect(i / BATCH * BATCH, i % BATCH + 1);
         }
+    }
+    for (uint i = gl_LocalInvocationIndex; i < OUTS * n; i += LOCAL) {
+        uint r = i / OUTS;
+        uint at = first + i % OUTS;
+        if (at >= out_) continue;
+        float f = norm_factor(r, inp, eps);
+        float gate = total(2 * r, i % OUTS) * row_scale(sg, at) * f;
+        float up = total(2 * r + 1, i % OUTS) * row_scale(su, at) * f;
+        precise float v = glu(KIND, gate, up, p0, p1);
+        y[(first_row + r) * y_stride + y_off + at] = v;
     }
 }

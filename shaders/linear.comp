@@ -1,6 +1,6 @@
 // formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e
 #version 460
-// y = W x' (+ bias) (+ add), x' = x or its root-mean-square norm. A subgroup per output, up to eight rows.
+// y = W x' (+ bias) (+ add), x' = x or its root-mean-square norm. 4 QUADS outputs of up to eight rows a workgroup.
 #extension GL_GOOGLE_include_directive : require
 
 layout(local_size_x_id = 0) in;
@@ -9,11 +9,12 @@ layout(constant_id = 1) const uint NORM = 0;
 layout(constant_id = 2) const uint BIAS = 0;
 layout(constant_id = 3) const uint ADD = 0;
 layout(constant_id = 4) const uint GATHER = 0;
-layout(constant_id = 5) const uint RPW = 8;
+layout(constant_id = 5) const uint QUADS = 4;
+layout(constant_id = 6) const uint DEPTH = 4;
+layout(constant_id = 7) const uint MANY = 1;
 
 #include "params.glsl"
 #include "format.glsl"
-#include "lanes.glsl"
 #include "norm.glsl"
 
 layout(set = 0, binding = 1, std430) readonly buffer X { vec4 x[]; };
@@ -37,42 +38,34 @@ layout(push_constant, std430) uniform Push {
     float eps;
 };
 
-// As many outputs share an input load as RPW leaves to a subgroup of 32.
-const uint SHARE = RPW * 32 / LOCAL;
-const uint AT_ONCE = SHARE >= 4 ? 4 : SHARE >= 2 ? 2 : 1;
+const uint ROWS_MOST = MANY == 0 ? 1 : 8;
+const uint RESULTS = ROWS_MOST;
+#include "stripes.glsl"
 
 #define MATS 1
-#define OUTS 4
 #define ROWS 1
 #define STEP step_1
 #define DOTS dots_1
-#define PICK pick_1
 #define BLOCK block_1
 #include "linear_block.glsl"
-#undef OUTS
 #undef ROWS
 #undef STEP
 #undef DOTS
-#undef PICK
 #undef BLOCK
-#define OUTS 2
 #define ROWS 8
 #define STEP step_8
 #define DOTS dots_8
-#define PICK pick_8
 #define BLOCK block_8
 #include "linear_block.glsl"
 
 void main() {
-    count_lanes();
     uint rows = GATHER == 1 ? step_outputs() : step_rows();
     uint first_row = 8 * gl_WorkGroupID.y;
     if (first_row >= rows) return;
     uint n = min(8, rows - first_row);
-    uvec2 mine = subgroup_share(gl_WorkGroupID.x * RPW, RPW, out_);
-    if (n == 1) {
-        block_1(mine, first_row, n);
+    if (MANY == 0 || n == 1) {
+        block_1(first_row, n);
     } else {
-        block_8(mine, first_row, n);
+        block_8(first_row, n);
     }
 }

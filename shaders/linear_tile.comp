@@ -41,24 +41,34 @@ const uint DEPTH = 32;
 shared vec4 tile_w[DEPTH][OUTS / 4];
 shared vec4 tile_x[DEPTH][ROWS / 4];
 
-// Four outputs by eight columns an invocation.
+// A quad by a chunk of columns an invocation.
 void stage_weights(uint first, uint col) {
-    for (uint i = gl_LocalInvocationIndex; i < (OUTS / 4) * (DEPTH / 8); i += LOCAL) {
+    uint wide = widened(inp);
+    uint quads = 4 * ((out_ + 15) / 16);
+    for (uint i = gl_LocalInvocationIndex; i < (OUTS / 4) * (DEPTH / CHUNK); i += LOCAL) {
         uint o = i % (OUTS / 4);
-        uint c = 8 * (i / (OUTS / 4));
-        Eight v[4];
-        [[unroll]] for (uint k = 0; k < 4; k++) {
-            uint row = first + 4 * o + k;
-            v[k] = Eight(vec4(0.0), vec4(0.0));
-            if (row < out_ && col + c < inp) {
-                v[k] = codes8(w, row * (inp / 8) + (col + c) / 8);
-                float f = group_scale(w, s, row, inp, col + c, group);
-                v[k] = Eight(v[k].lo * f, v[k].hi * f);
-            }
+        uint local_chunk = i / (OUTS / 4);
+        uint chunk = col / CHUNK + local_chunk;
+        // Rows behind the last are repeated; their results are not kept.
+        uint quad = min(first / 4 + o, quads - 1);
+        uvec4 f[WORDS];
+        vec4 factors = vec4(0.0);
+        [[unroll]] for (uint k = 0; k < WORDS; k++) f[k] = uvec4(0);
+        if (CHUNK * chunk < wide) {
+            fetch(w, s, quad, wide, chunk, f);
+            factors = group_scales(w, s, quad, wide, chunk, group);
         }
-        [[unroll]] for (uint k = 0; k < 4; k++) {
-            tile_w[c + k][o] = vec4(v[0].lo[k], v[1].lo[k], v[2].lo[k], v[3].lo[k]);
-            tile_w[c + 4 + k][o] = vec4(v[0].hi[k], v[1].hi[k], v[2].hi[k], v[3].hi[k]);
+        [[unroll]] for (uint part = 0; part < CHUNK / 8; part++) {
+            uint c = CHUNK * local_chunk + 8 * part;
+            Eight v[4];
+            [[unroll]] for (uint k = 0; k < 4; k++) {
+                v[k] = decode(f, k, part);
+                v[k] = Eight(v[k].lo * factors[k], v[k].hi * factors[k]);
+            }
+            [[unroll]] for (uint k = 0; k < 4; k++) {
+                tile_w[c + k][o] = vec4(v[0].lo[k], v[1].lo[k], v[2].lo[k], v[3].lo[k]);
+                tile_w[c + 4 + k][o] = vec4(v[0].hi[k], v[1].hi[k], v[2].hi[k], v[3].hi[k]);
+            }
         }
     }
 }

@@ -13,24 +13,31 @@ pub struct Kernel {
     pub used: &'static [&'static [u32]],
 }
 
+/// Constants that change how work is shared out and no code, but for that which repeats: one value of each is compiled.
+pub const SHARING: [&str; 2] = ["QUADS", "DEPTH"];
+
 /// The loops over weights of a kernel.
+#[derive(Clone, Copy)]
 pub enum Loads {
     /// It has none.
     Nothing,
-    /// `dots.glsl`: so many matrices, and (outputs, input rows) of each of its loops.
-    Dots(u64, &'static [(u32, u32)]),
-    /// `absorb.comp`: four matrix rows, and a query value for each.
+    /// `dots.glsl`: a chunk of so many matrices in a step, and the input rows of each of its loops. Plans also use it with
+    /// other workgroup sizes than the table's.
+    Dots(u64, &'static [u32]),
+    /// `absorb.comp`: a chunk, and a query value for each of its four rows.
     Absorb,
-    /// `linear_tile.comp`: four outputs into shared memory, for 16 rows.
+    /// `linear_tile.comp`: a chunk into shared memory, for 16 rows.
     Tile,
 }
 
 pub const LOCAL: u32 = 64;
 const LARGE: u32 = 512;
-pub const RPW: u32 = 4;
+const STRIPED: u32 = 256;
+const QUADS: u32 = 4;
+const DEPTH: u32 = 1;
 
 /// What the plans of GLM-5.2, Qwen3, Kimi K3 and DeepSeek V4 Flash dispatch (a test compares).
-pub const KERNELS: [Kernel; 16] = [
+pub const KERNELS: [Kernel; 18] = [
     Kernel { name: "absorb", local: LARGE, loads: Loads::Absorb, constants: &[], used: &[&[]] },
     Kernel { name: "attn", local: LARGE, loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel { name: "attn_latent", local: LARGE, loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
@@ -45,39 +52,63 @@ pub const KERNELS: [Kernel; 16] = [
     Kernel { name: "embed", local: LOCAL, loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "expand",
-        local: LOCAL,
-        loads: Loads::Dots(1, &[(4, 1), (2, 8)]),
-        constants: &["RPW"],
-        used: &[&[8]],
+        local: STRIPED,
+        loads: Loads::Dots(1, &[1, 8]),
+        constants: &["QUADS", "DEPTH", "MANY"],
+        used: &[&[QUADS, DEPTH, 0], &[QUADS, DEPTH, 1]],
     },
     Kernel {
         name: "experts_down",
-        local: LOCAL,
-        loads: Loads::Dots(1, &[(4, 1)]),
-        constants: &["ADD0", "ADD1", "RPW"],
-        used: &[&[0, 0, RPW], &[1, 0, RPW], &[1, 1, RPW]],
+        local: STRIPED,
+        loads: Loads::Dots(1, &[1]),
+        constants: &["ADD0", "ADD1", "QUADS", "DEPTH"],
+        used: &[&[0, 0, QUADS, DEPTH], &[1, 0, QUADS, DEPTH], &[1, 1, QUADS, DEPTH]],
     },
     Kernel {
         name: "experts_up",
-        local: LOCAL,
-        loads: Loads::Dots(2, &[(2, 1)]),
-        constants: &["NORM", "KIND", "RPW"],
-        used: &[&[0, 0, RPW], &[0, 2, RPW], &[0, 3, RPW], &[2, 0, RPW], &[2, 3, RPW]],
+        local: STRIPED,
+        loads: Loads::Dots(2, &[1]),
+        constants: &["NORM", "KIND", "QUADS", "DEPTH"],
+        used: &[
+            &[0, 0, QUADS, DEPTH],
+            &[0, 2, QUADS, DEPTH],
+            &[0, 3, QUADS, DEPTH],
+            &[2, 0, QUADS, DEPTH],
+            &[2, 3, QUADS, DEPTH],
+        ],
     },
     Kernel {
         name: "glu_linear",
-        local: LOCAL,
-        loads: Loads::Dots(2, &[(2, 1), (1, 8)]),
-        constants: &["NORM", "KIND", "RPW"],
-        used: &[&[2, 0, RPW], &[2, 2, RPW], &[2, 3, RPW]],
+        local: STRIPED,
+        loads: Loads::Dots(2, &[1, 8]),
+        constants: &["NORM", "KIND", "QUADS", "DEPTH", "MANY"],
+        used: &[
+            &[2, 0, QUADS, DEPTH, 0],
+            &[2, 0, QUADS, DEPTH, 1],
+            &[2, 2, QUADS, DEPTH, 0],
+            &[2, 2, QUADS, DEPTH, 1],
+            &[2, 3, QUADS, DEPTH, 0],
+            &[2, 3, QUADS, DEPTH, 1],
+        ],
     },
-    Kernel { name: "index_score", local: LOCAL, loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel { name: "index_score", local: STRIPED, loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "linear",
-        local: LOCAL,
-        loads: Loads::Dots(1, &[(4, 1), (2, 8)]),
-        constants: &["NORM", "BIAS", "ADD", "GATHER", "RPW"],
-        used: &[&[0, 0, 0, 0, RPW], &[0, 0, 1, 0, RPW], &[0, 1, 0, 0, RPW], &[2, 0, 0, 0, RPW], &[2, 0, 0, 1, RPW]],
+        local: STRIPED,
+        loads: Loads::Dots(1, &[1, 8]),
+        constants: &["NORM", "BIAS", "ADD", "GATHER", "QUADS", "DEPTH", "MANY"],
+        used: &[
+            &[0, 0, 0, 0, QUADS, DEPTH, 0],
+            &[0, 0, 0, 0, QUADS, DEPTH, 1],
+            &[0, 0, 1, 0, QUADS, DEPTH, 0],
+            &[0, 0, 1, 0, QUADS, DEPTH, 1],
+            &[0, 1, 0, 0, QUADS, DEPTH, 0],
+            &[0, 1, 0, 0, QUADS, DEPTH, 1],
+            &[2, 0, 0, 0, QUADS, DEPTH, 0],
+            &[2, 0, 0, 0, QUADS, DEPTH, 1],
+            &[2, 0, 0, 1, QUADS, DEPTH, 0],
+            &[2, 0, 0, 1, QUADS, DEPTH, 1],
+        ],
     },
     Kernel {
         name: "linear_tile",
@@ -86,6 +117,8 @@ pub const KERNELS: [Kernel; 16] = [
         constants: &["NORM", "BIAS", "ADD", "GATHER"],
         used: &[&[0, 0, 0, 0], &[0, 0, 0, 1], &[0, 0, 1, 0], &[0, 1, 0, 0]],
     },
+    Kernel { name: "latent_merge", local: LOCAL, loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
+    Kernel { name: "latent_split", local: STRIPED, loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
     // For experts in E8.
     Kernel { name: "rotate", local: LOCAL, loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {

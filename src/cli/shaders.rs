@@ -5,7 +5,7 @@
 //! family without one (`tests/tools/amd.sh`).
 
 use super::failure::Failure;
-use super::kernels::{KERNELS, Kernel, LOCAL, Loads, RPW};
+use super::kernels::{KERNELS, Kernel, LOCAL, Loads, SHARING};
 use crate::vk::{self, Capture, Declared, DeviceOptions, ExecutableStatistics, Instance, SHADERS, Shader, Validation};
 use crate::vk::{Pipeline, PipelineCache, PipelineDesc};
 use serde_json::{Value, json};
@@ -110,11 +110,10 @@ fn uses(shader: &'static Shader) -> Vec<Use> {
 }
 
 impl Use {
-    /// `linear.i4:NORM=2,ADD=1`: constants that are 0, or the RPW of all plans, are left out.
+    /// `linear.i4:NORM=2,ADD=1`: constants that are 0, and those of sharing work out, are left out.
     fn label(&self) -> String {
         let names = self.kernel.map_or(&[][..], |k| k.constants).iter();
-        let shown =
-            names.zip(self.spec.iter().skip(1)).filter(|(name, v)| **v != if **name == "RPW" { RPW } else { 0 });
+        let shown = names.zip(self.spec.iter().skip(1)).filter(|(name, v)| **v != 0 && !SHARING.contains(*name));
         let text: Vec<String> = shown.map(|(name, value)| format!("{name}={value}")).collect();
         if text.is_empty() { self.shader.name.into() } else { format!("{}:{}", self.shader.name, text.join(",")) }
     }
@@ -142,34 +141,32 @@ impl Use {
         let kernel = self.kernel.filter(|k| !matches!(k.loads, Loads::Nothing))?;
         let constant = |name| kernel.constants.iter().position(|n| *n == name).and_then(|i| self.spec.get(i + 1));
         let format = self.shader.name.split('.').nth(1).unwrap_or_default();
-        // Bytes of eight codes, of a factor per group, of a factor per row.
-        let (codes, group, row) = match format {
-            "f32" => (32, 0, 0),
-            "bf16" | "f16" => (16, 0, 0),
-            "i8" => (8, 0, 4),
-            "i4" | "i2" => (4, 0, 4),
-            "i4g" | "mx" => (4, 4, 0),
-            "i3" | "fp8" | "fp8e" => (8, 4, 0),
-            // Indices, both halves of a word of signs; the super-scale.
-            "e8" => (12, 4, 0),
+        // Columns of a chunk, its words of a row, bytes of a quad's factors for groups, and for rows.
+        let (columns, words, group, row) = match format {
+            "f32" => (8, 8, 0, 0),
+            "bf16" | "f16" => (8, 4, 0, 0),
+            "i8" => (8, 2, 0, 16),
+            "i4" => (8, 1, 0, 16),
+            "i2" => (16, 1, 0, 16),
+            "i4g" => (8, 1, 16, 0),
+            "i3" => (32, 3, 16, 0),
+            "mx" | "fp8" | "fp8e" => (8, if format == "mx" { 1 } else { 2 }, 4, 0),
+            // Super-scales; the word of signs has the rest.
+            "e8" => (32, 3, 8, 0),
             _ => return Some(vec![]),
         };
+        let codes = 16 * words + group;
         Some(match kernel.loads {
             Loads::Nothing => vec![],
-            Loads::Absorb => vec![Step { rows: 1, weights: 32, direct: 4 * (codes + group + row), bound: 16 }],
-            Loads::Tile => vec![Step { rows: 16, weights: 32, direct: 4 * (codes + group), bound: 0 }],
+            Loads::Absorb => vec![Step { rows: 1, weights: 4 * columns, direct: codes + row, bound: 16 }],
+            Loads::Tile => vec![Step { rows: 16, weights: 4 * columns, direct: codes, bound: 0 }],
             Loads::Dots(mats, loops) => {
-                let norm = if constant("NORM") == Some(&2) { 32 } else { 0 };
-                let share = constant("RPW").unwrap_or(&RPW) * 32 / self.spec[0];
-                let at_once = match share {
-                    4.. => 4,
-                    2..4 => 2,
-                    _ => 1,
-                };
-                let step = |&(outs, rows): &(u32, u32)| {
-                    let blocks = mats * u64::from(outs.min(at_once));
-                    let direct = blocks * (codes + group) + norm;
-                    Step { rows, weights: 8 * blocks, direct, bound: 32 * u64::from(rows) }
+                let norm = if constant("NORM") == Some(&2) { 4 * columns } else { 0 };
+                let step = |&rows: &u32| Step {
+                    rows,
+                    weights: 4 * columns * mats,
+                    direct: mats * codes + norm,
+                    bound: 4 * columns * u64::from(rows),
                 };
                 loops.iter().map(step).collect()
             }
@@ -459,16 +456,24 @@ BB7
             ("kimi_k3", "kimi_k3"),
             ("deepseek_v4_flash", "deepseek_v4_flash"),
         ];
-        for ((arch, config), role) in models.iter().flat_map(|m| [(m, Role::Decode), (m, Role::Prompt)]) {
+        let steps = [(Role::Decode, 1), (Role::Decode, 8), (Role::Prompt, 8)];
+        for ((arch, config), (role, rows)) in models.iter().flat_map(|m| steps.map(|s| (m, s))) {
             let bytes = std::fs::read(format!("tests/configs/{config}.json")).unwrap();
             let arch = crate::cli::files::graph(arch).unwrap();
             let graph = expand(&arch, &Config::parse(config, &bytes).unwrap(), "main").unwrap();
-            let shape = Shape { rows: 8, ctx: 4096, observe: false, shuffle: 0 };
+            let shape = Shape { rows, ctx: 4096, observe: false, shuffle: 0 };
             let plan = compile(&graph, &|_| Some(Format::Int4Row), &[], role, shape).unwrap();
             for pass in &plan.lowered.passes {
                 let Work::Dispatch(d) = &pass.work else { continue };
                 let kernel = KERNELS.iter().find(|k| k.name == d.kernel);
-                let used = kernel.is_some_and(|k| d.spec[0] == k.local && k.used.contains(&&d.spec[1..]));
+                let used = kernel.is_some_and(|k| {
+                    let striped = matches!(k.loads, Loads::Dots(..));
+                    let same = |u: &&[u32]| {
+                        let pairs = k.constants.iter().zip(u.iter().zip(&d.spec[1..]));
+                        pairs.into_iter().all(|(name, (a, b))| a == b || SHARING.contains(name))
+                    };
+                    (striped || d.spec[0] == k.local) && k.used.iter().any(same)
+                });
                 assert!(used, "KERNELS lacks {} with {:?}, which {} uses", d.kernel, d.spec, pass.name);
             }
         }

@@ -194,6 +194,11 @@ fn missing(graph: &Graph, node: &Node, formats: Formats) -> Option<String> {
             return no(&format!(" with {} weights", format.name()));
         }
         let cols = graph.weight(id).need.shape.last().copied().unwrap_or(1);
+        if let Format::Int4Grouped { group } = format
+            && (group % 8 != 0 || cols * u64::from(group) > u64::from(u32::MAX))
+        {
+            return no(&format!(" with groups of {group} columns"));
+        }
         let whole = whole_columns(format);
         if cols % whole != 0 {
             return no(&format!(" with {cols} columns of {}: they must be a multiple of {whole}", format.name()));
@@ -231,7 +236,7 @@ fn unfit(op: &Op) -> Option<&'static str> {
         Op::Attn { dim, v_dim, .. } => (fours(&[dim, v_dim]), dim <= 576 && v_dim <= 1024),
         Op::AttnLatent { rank, rope, .. } => (fours(&[rank, rope]), rank + rope <= 576),
         Op::IndexScore { dim, .. } => (fours(&[dim]), dim <= 256),
-        Op::MlaAbsorbQ { nope, .. } => (fours(&[nope]), true),
+        Op::MlaAbsorbQ { nope, v_dim, .. } | Op::MlaExpandV { nope, v_dim, .. } => (fours(&[nope, v_dim]), true),
         _ => (true, true),
     };
     match fits {

@@ -145,9 +145,9 @@ pub const READERS: &[Case] = &[
             q2: View(of: q2, shape: ["5", "16"])
             q3: View(of: q, shape: ["2", "12"])
             q3: Slice(of: q3, at: "4", len: "8")
-            y1: MlaAbsorbQ(of: q1, w: "w1", v_dim: "7", rank: "64")
+            y1: MlaAbsorbQ(of: q1, w: "w1", v_dim: "12", rank: "64")
             y2: MlaAbsorbQ(of: q2, w: "w2", v_dim: "8", rank: "192")
-            y3: MlaAbsorbQ(of: q3, w: "w3", v_dim: "65", rank: "320")
+            y3: MlaAbsorbQ(of: q3, w: "w3", v_dim: "68", rank: "320")
         "#,
         bounds: [9e-8, 9e-8, 9e-8, 1e-7, 1e-7, 1e-7, 7e-8, 9e-8, 9e-8, 1e-7, 9e-8, 0.0],
     },
@@ -163,9 +163,9 @@ pub const READERS: &[Case] = &[
             l2: View(of: l2, shape: ["5", "192"])
             l3: EmbedRow(of: tokens, w: "l3", rows: "97", out: "640")
             l3: View(of: l3, shape: ["2", "320"])
-            y1: MlaExpandV(of: l1, w: "w1", nope: "8", v_dim: "7")
-            y2: MlaExpandV(of: l2, w: "w2", nope: "3", v_dim: "64")
-            y3: MlaExpandV(of: l3, w: "w3", nope: "16", v_dim: "65")
+            y1: MlaExpandV(of: l1, w: "w1", nope: "8", v_dim: "12")
+            y2: MlaExpandV(of: l2, w: "w2", nope: "4", v_dim: "64")
+            y3: MlaExpandV(of: l3, w: "w3", nope: "16", v_dim: "68")
         "#,
         bounds: [2e-7, 2e-7, 2e-7, 2e-7, 2e-7, 2e-7, 2e-7, 2e-7, 1e-7, 2e-7, 2e-7, 0.0],
     },
@@ -337,7 +337,7 @@ pub const PLAIN: &[Case] = &[
             x8: MoeExperts(of: so, route: route, ff: "8", kind: silu, gate: "w8g.{e}", up: "w8u.{e}", down: "w8d.{e}")
             y8: Add(a: s2, b: x8)
             q9: View(of: s2, shape: ["2", "32"])
-            y9: MlaExpandV(of: q9, w: "w9", nope: "8", v_dim: "7")
+            y9: MlaExpandV(of: q9, w: "w9", nope: "8", v_dim: "12")
             q10: View(of: so, shape: ["8", "8"])
             y10: MlaAbsorbQ(of: q10, w: "w10", v_dim: "4", rank: "32")
         "#,

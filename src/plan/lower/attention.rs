@@ -1,8 +1,10 @@
 //! Attention, index scores, selection.
 
-use super::super::pass::{Bind, Count, Dispatch, Push};
+use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
 use super::pending::{Repr, View};
-use super::{ABSORB, ABSORBED, ATTENTION, LOCAL, Lower, PER_GROUP_EXPAND, groups, unused};
+use super::stripes::chunk;
+use super::{ABSORB, ABSORBED, ATTENTION, LOCAL, Lower, PARTS, SPLIT, SPLIT_HEADS, groups, unused};
+use crate::graph::Role;
 use crate::ops::Op;
 use petgraph::graph::NodeIndex;
 
@@ -33,7 +35,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(q.buf), Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups((heads * rank) as u32, 8 * ABSORBED), Count::Rows(1)),
+            groups: (groups((rank as u32).div_ceil(chunk(self.format(w))) * heads as u32, ABSORBED), Count::Rows(1)),
             bytes: self.bytes(w) * nope as u64 / (nope + v_dim) as u64,
         };
         self.emit(index, &[], dispatch);
@@ -43,10 +45,11 @@ impl Lower<'_> {
     pub fn expand(&mut self, index: NodeIndex, [heads, nope, v_dim, rank]: [usize; 4]) -> Repr {
         let node = self.node(index);
         let (l, y, w) = (self.dense_rows(node.inputs[0]), self.dense(node.output), node.weights[0]);
+        let lie = self.stripes(w, (heads * v_dim) as u32, rank as u32);
         let dispatch = Dispatch {
             kernel: "expand",
             variant: Some(self.variant(w)),
-            spec: vec![LOCAL, PER_GROUP_EXPAND],
+            spec: vec![lie.local, lie.quads, lie.depth, self.many()],
             push: vec![
                 Push::Codes(w),
                 Push::Scales(w),
@@ -58,7 +61,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(l.buf), Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups((heads * v_dim) as u32, PER_GROUP_EXPAND), Count::Rows(8)),
+            groups: (groups((heads * v_dim) as u32, lie.outs()), Count::Rows(8)),
             bytes: self.bytes(w) * v_dim as u64 / (nope + v_dim) as u64,
         };
         self.emit(index, &[], dispatch);
@@ -71,34 +74,76 @@ impl Lower<'_> {
         let (q, q_rope) = (self.dense_rows(node.inputs[0]), self.fours(node.inputs[1]));
         let cache = self.state(node.inputs[2]);
         let sel = if select { Some(self.force(node.inputs[3])) } else { None };
+        let sel_k = sel.map_or(0, |s| s.stride - 1);
+        let sel_bind = sel.map_or(unused(), |s| Bind::read(s.buf));
         let y = self.dense(node.output);
+        // Many rows fill a device by themselves; few are split over positions.
+        let parts = match self.role {
+            Role::Decode => Some(self.latent_parts(index, heads, rank)),
+            Role::Prompt => None,
+        };
+        let push = vec![
+            Push::U32(heads as u32),
+            Push::U32(rank as u32),
+            Push::U32(rope as u32),
+            Push::U32(q_rope.stride),
+            Push::U32(q_rope.off),
+            Push::U32(q_rope.head),
+            Push::U32(self.shape.ctx),
+            Push::U32(sel_k),
+            Push::F32(scale),
+        ];
+        let (q, q_rope) = (Bind::read(q.buf), Bind::read(q_rope.buf));
+        let (kernel, local, set0, groups_x) = match parts {
+            None => ("attn_latent", ATTENTION, vec![q, q_rope, Bind::write(y.buf), sel_bind], heads as u32),
+            Some([sums, weights]) => {
+                let set0 = vec![q, q_rope, Bind::write(sums), Bind::write(weights), sel_bind];
+                ("latent_split", SPLIT, set0, (heads as u32).div_ceil(SPLIT_HEADS) * PARTS)
+            }
+        };
         let dispatch = Dispatch {
-            kernel: "attn_latent",
+            kernel,
             variant: None,
-            spec: vec![ATTENTION, u32::from(select)],
-            push: vec![
-                Push::U32(heads as u32),
-                Push::U32(rank as u32),
-                Push::U32(rope as u32),
-                Push::U32(q_rope.stride),
-                Push::U32(q_rope.off),
-                Push::U32(q_rope.head),
-                Push::U32(self.shape.ctx),
-                Push::U32(sel.map_or(0, |s| s.stride - 1)),
-                Push::F32(scale),
-            ],
-            set0: vec![
-                Bind::read(q.buf),
-                Bind::read(q_rope.buf),
-                Bind::write(y.buf),
-                sel.map_or(unused(), |s| Bind::read(s.buf)),
-            ],
+            spec: vec![local, u32::from(select)],
+            push,
+            set0,
             set1: vec![Bind::read(cache)],
-            groups: (Count::Fixed(heads as u32), Count::Rows(1)),
+            groups: (Count::Fixed(groups_x), Count::Rows(1)),
             bytes: self.cached(sel.map_or(self.shape.ctx, |s| s.stride - 1), rank + rope),
         };
-        self.emit(index, &[], dispatch);
+        match parts {
+            None => self.emit(index, &[], dispatch),
+            Some(parts) => {
+                self.emit_part(index, "parts", dispatch);
+                self.merge(index, [heads, rank], parts, (sel_k, sel_bind), y);
+            }
+        }
         Repr::View(y)
+    }
+
+    /// Where the parts of a split attention go: sums of values, and (largest score, sum of weights).
+    fn latent_parts(&mut self, index: NodeIndex, heads: usize, rank: usize) -> [Buf; 2] {
+        let path = self.node(index).path();
+        let parts = PARTS * heads as u32;
+        [
+            self.transient(format!("{path} parts"), parts * rank as u32),
+            self.transient(format!("{path} weights"), parts * 2),
+        ]
+    }
+
+    fn merge(&mut self, index: NodeIndex, [heads, rank]: [usize; 2], parts: [Buf; 2], sel: (u32, Bind), y: View) {
+        let (sel_k, sel) = sel;
+        let dispatch = Dispatch {
+            kernel: "latent_merge",
+            variant: None,
+            spec: vec![LOCAL, u32::from(sel_k > 0)],
+            push: vec![Push::U32(heads as u32), Push::U32(rank as u32), Push::U32(sel_k)],
+            set0: vec![Bind::read(parts[0]), Bind::read(parts[1]), Bind::write(y.buf), sel],
+            set1: vec![],
+            groups: (groups((heads * rank) as u32, 4 * LOCAL), Count::Rows(1)),
+            bytes: 0,
+        };
+        self.emit(index, &[], dispatch);
     }
 
     pub fn attn(&mut self, index: NodeIndex) -> Repr {

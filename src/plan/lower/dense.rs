@@ -2,7 +2,8 @@
 
 use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
 use super::pending::{Pending, Repr, View, glu_numbers};
-use super::{LOCAL, Lower, PER_GROUP, groups, unused};
+use super::stripes::chunk;
+use super::{LOCAL, Lower, groups, unused};
 use crate::graph::Role;
 use crate::ops::op::GluKind;
 use crate::ops::{Op, ResourceId};
@@ -25,7 +26,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups(d as u32, 8 * LOCAL), Count::Rows(1)),
+            groups: (groups(d as u32, chunk(self.format(w)) * LOCAL), Count::Rows(1)),
             bytes: 0,
         };
         self.emit(index, &[], dispatch);
@@ -74,8 +75,9 @@ impl Lower<'_> {
         let per_rows = |n: u32| if gather { Count::Outputs(n) } else { Count::Rows(n) };
         let (kernel, spec, count) = match self.role {
             Role::Decode => {
-                let spec = [&[LOCAL], &flags[..], &[PER_GROUP]].concat();
-                ("linear", spec, (groups(out, PER_GROUP), per_rows(8)))
+                let lie = self.stripes(w, out, inp);
+                let spec = [&[lie.local], &flags[..], &[lie.quads, lie.depth, self.many()]].concat();
+                ("linear", spec, (groups(out, lie.outs()), per_rows(8)))
             }
             Role::Prompt => ("linear_tile", [&[LOCAL], &flags[..]].concat(), (groups(out, 64), per_rows(16))),
         };
@@ -170,10 +172,11 @@ impl Lower<'_> {
             other => unreachable!("{} is no linear map", other.name()),
         };
         let (number, [p0, p1]) = glu_numbers(kind);
+        let lie = self.stripes(wg, out, inp);
         let dispatch = Dispatch {
             kernel: "glu_linear",
             variant: Some(self.variant(wg)),
-            spec: vec![LOCAL, x.kind, number, PER_GROUP],
+            spec: vec![lie.local, x.kind, number, lie.quads, lie.depth, self.many()],
             push: vec![
                 Push::Codes(wg),
                 Push::Scales(wg),
@@ -193,7 +196,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(x.view.buf), Bind::write(y.buf)],
             set1: vec![],
-            groups: (groups(out, PER_GROUP), Count::Rows(8)),
+            groups: (groups(out, lie.outs()), Count::Rows(8)),
             bytes: self.bytes(wg) + self.bytes(wu),
         };
         let mut fused = x.nodes;

@@ -14,6 +14,7 @@ mod cross;
 mod dense;
 mod moe;
 mod pending;
+mod stripes;
 mod vector;
 
 use super::pass::{Bind, Buf, Count, Dispatch, Pass, Variant, Work};
@@ -24,6 +25,7 @@ use crate::ops::op::Rope;
 use crate::ops::{ResourceId, Type};
 use pending::{Pending, Repr, View};
 use petgraph::graph::NodeIndex;
+use stripes::Stripes;
 
 /// The largest step that a plan serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,14 +67,14 @@ const LOCAL: u32 = 64;
 /// Threads per workgroup of attention: one has a head to itself, and there are few heads.
 const ATTENTION: u32 = 512;
 
-/// Threads of `absorb.comp`, and the eights of channels that they share.
-const ABSORB: u32 = 512;
-const ABSORBED: u32 = 64;
+/// Threads of `latent_split.comp`, heads that they share, and parts of a row's positions at most.
+const SPLIT: u32 = 256;
+const SPLIT_HEADS: u32 = 8;
+const PARTS: u32 = 32;
 
-/// Outputs per workgroup of kernels that read weights: two a subgroup of 32, which share an input load. Of 1, 2, 4, 8 and
-/// 16 this was the fastest for every matrix of GLM-5.2 on an H200, but for those of `expand.comp`.
-const PER_GROUP: u32 = 4;
-const PER_GROUP_EXPAND: u32 = 8;
+/// Threads of `absorb.comp`, and the chunks of channels that they share.
+const ABSORB: u32 = 512;
+const ABSORBED: u32 = 32;
 
 /// Makes passes of a placed graph.
 pub fn lower(graph: &Graph, placed: &[Placed], formats: Formats, role: Role, shape: Shape) -> Lowered {
@@ -230,12 +232,23 @@ impl<'a> Lower<'a> {
         }
     }
 
+    /// What kernels divide a column by its group's size with: 2^32 / group, rounded up. The other grouped formats
+    /// have groups of one size only.
     fn group(&self, w: WeightId) -> u32 {
         match self.format(w) {
-            // The other grouped formats have groups of one size only.
-            Format::Int4Grouped { group } => group,
+            Format::Int4Grouped { group } => u32::MAX / group + 1,
             _ => 0,
         }
+    }
+
+    /// Whether kernels have a part for several rows, which costs registers in that for one.
+    fn many(&self) -> u32 {
+        u32::from(self.shape.rows > 1)
+    }
+
+    /// How workgroups lie over a matrix of `rows` by `cols`.
+    fn stripes(&self, w: WeightId, rows: u32, cols: u32) -> Stripes {
+        Stripes::of(self.format(w), rows, cols)
     }
 
     fn bytes(&self, w: WeightId) -> u64 {
@@ -251,6 +264,13 @@ impl<'a> Lower<'a> {
             self.out.ropes.len() - 1
         });
         Buf::Rope(at as u32)
+    }
+
+    /// A pass on the way to a node's result.
+    fn emit_part(&mut self, index: NodeIndex, what: &str, dispatch: Dispatch) {
+        let node = self.node(index);
+        let (name, layer) = (format!("{} {what}", node.path()), node.layer);
+        self.out.passes.push(Pass { name, layer, nodes: vec![], work: Work::Dispatch(dispatch) });
     }
 
     fn emit(&mut self, index: NodeIndex, fused: &[NodeIndex], dispatch: Dispatch) {

@@ -1,8 +1,8 @@
 //! Routing and experts.
 
-use super::super::pass::{Bind, Buf, Count, Dispatch, Pass, Push, Work};
+use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
 use super::pending::{Load, Pending, Repr, View, glu_numbers};
-use super::{LOCAL, Lower, PER_GROUP, groups, unused};
+use super::{LOCAL, Lower, groups, unused};
 use crate::formats::{Format, rotation};
 use crate::ops::op::{GroupScore, Router, Score};
 use crate::ops::{Op, ResourceId};
@@ -55,10 +55,11 @@ impl Lower<'_> {
         let (number, [p0, p1]) = glu_numbers(kind);
         let share = |bytes: u64| bytes * k as u64 / experts.max(1) as u64;
         let per_expert = (self.bytes(w) + self.bytes(node.weights[1])) * experts as u64;
+        let lie = self.stripes(w, ff as u32, inp as u32);
         let dispatch = Dispatch {
             kernel: "experts_up",
             variant: Some(self.variant(w)),
-            spec: vec![LOCAL, x.kind, number, PER_GROUP],
+            spec: vec![lie.local, x.kind, number, lie.quads, lie.depth],
             push: vec![
                 Push::Experts(w),
                 Push::Experts(node.weights[1]),
@@ -75,7 +76,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(x.view.buf), Bind::read(route.buf), Bind::write(hidden)],
             set1: vec![],
-            groups: (groups((k * ff) as u32, PER_GROUP), Count::Rows(1)),
+            groups: (Count::Fixed(k as u32 * (ff as u32).div_ceil(lie.outs())), Count::Rows(1)),
             bytes: share(per_expert),
         };
         self.emit(index, &x.nodes, dispatch);
@@ -110,9 +111,7 @@ impl Lower<'_> {
             groups: (Count::Fixed((blocks * count) as u32), Count::Rows(1)),
             bytes: 0,
         };
-        let node = self.node(index);
-        let (name, layer) = (format!("{} {what}", node.path()), node.layer);
-        self.out.passes.push(Pass { name, layer, nodes: vec![], work: Work::Dispatch(dispatch) });
+        self.emit_part(index, what, dispatch);
     }
 
     /// The experts' second pass, with the sums it has taken in.
@@ -131,10 +130,11 @@ impl Lower<'_> {
         let y = self.dense(output);
         let w = node.weights[2];
         let add = |i: usize| added.get(i).map_or(unused(), |v| Bind::read(v.buf));
+        let lie = self.stripes(w, out as u32, ff as u32);
         let dispatch = Dispatch {
             kernel: "experts_down",
             variant: Some(self.variant(w)),
-            spec: vec![LOCAL, u32::from(!added.is_empty()), u32::from(added.len() > 1), PER_GROUP],
+            spec: vec![lie.local, u32::from(!added.is_empty()), u32::from(added.len() > 1), lie.quads, lie.depth],
             push: vec![
                 Push::Experts(w),
                 Push::U32(ff as u32),
@@ -146,7 +146,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(hidden), Bind::read(route.buf), Bind::write(y.buf), add(0), add(1)],
             set1: vec![],
-            groups: (groups(out as u32, PER_GROUP), Count::Rows(1)),
+            groups: (groups(out as u32, lie.outs()), Count::Rows(1)),
             bytes: self.bytes(w) * k as u64,
         };
         let (last, fused) = match nodes.split_last() {

@@ -6,7 +6,9 @@
 use super::bind::{self, BoundPlan, On};
 use super::weights::{self, DeviceWeights, Source};
 use super::{Options, VulkanError, needs, state_buffers};
-use crate::formats::{Encoded, Format, encode};
+use crate::cpu::gemv::Matrix;
+use crate::formats::layout::{self, Tiled};
+use crate::formats::{Format, View, encode};
 use crate::graph::{Graph, Limits, Role, Row, States, Step, StepError, WeightId};
 use crate::plan::compile::Instr;
 use crate::plan::place::Rule;
@@ -44,7 +46,8 @@ const MADE: usize = 16;
 pub struct Random<'a> {
     graph: &'a Graph,
     formats: HashMap<u32, (Format, usize)>,
-    matrices: HashMap<(Format, usize, usize), Encoded>,
+    /// In the engine layout, by format, rows and columns.
+    matrices: HashMap<(Format, usize, usize), Vec<u8>>,
 }
 
 /// How long steps run before the first that counts.
@@ -72,32 +75,41 @@ impl<'a> Random<'a> {
             let rows = shape.iter().product::<u64>() as usize / cols.max(1);
             formats.insert(i as u32, (format, w.need.experts.map_or(1, |e| e as usize)));
             if let std::collections::hash_map::Entry::Vacant(slot) = matrices.entry((format, rows, cols)) {
-                // About what a trained matrix has: products keep the size of their input.
-                let few = MADE.min(rows);
-                let values: Vec<f32> = noise(few * cols).iter().map(|x| x * (3.0 / cols as f32).sqrt()).collect();
-                let why = |e: crate::formats::EncodeError| BenchError::Weight {
-                    weight: w.need.names.join(" or "),
-                    why: e.to_string(),
-                };
-                let made = encode(format, cols, &values).map_err(why)?;
-                let whole = |part: &[u8], bytes: u64| part.iter().copied().cycle().take(bytes as usize).collect();
-                let (r, c) = (rows as u64, cols as u64);
-                let (data, scales) =
-                    (whole(&made.data, format.data_bytes(r, c)), whole(&made.scales, format.scale_bytes(r, c)));
-                slot.insert(Encoded { data, scales });
+                let why = |why: String| BenchError::Weight { weight: w.need.names.join(" or "), why };
+                slot.insert(random(format, rows, cols).map_err(why)?);
             }
         }
         Ok(Self { graph, formats, matrices })
     }
 }
 
+/// A random matrix in the engine layout.
+fn random(format: Format, rows: usize, cols: usize) -> Result<Vec<u8>, String> {
+    // About what a trained matrix has: products keep the size of their input.
+    let few = MADE.min(rows);
+    let values: Vec<f32> = noise(few * cols).iter().map(|x| x * (3.0 / cols as f32).sqrt()).collect();
+    let made = encode(format, cols, &values).map_err(|e| e.to_string())?;
+    let whole = |part: &[u8], bytes: u64| -> Vec<u8> { part.iter().copied().cycle().take(bytes as usize).collect() };
+    let (r, c) = (rows as u64, cols as u64);
+    let (data, scales) = (whole(&made.data, format.data_bytes(r, c)), whole(&made.scales, format.scale_bytes(r, c)));
+    let view = View::new(format, rows, cols, &data, &scales).map_err(|e| e.to_string())?;
+    layout::tile(&view).ok_or_else(|| format!("{format} has no engine layout"))
+}
+
 impl Source for Random<'_> {
-    fn matrices(&self, w: WeightId) -> Vec<(String, &[u8], &[u8])> {
+    fn matrices(&self, w: WeightId) -> Vec<(String, Matrix<'_>)> {
         let (format, count) = self.formats[&w.0];
         let shape = &self.graph.weight(w).need.shape;
         let cols = shape.last().copied().unwrap_or(1) as usize;
-        let made = &self.matrices[&(format, shape.iter().product::<u64>() as usize / cols.max(1), cols)];
-        (0..count).map(|e| (format!("weight {}.{e}", w.0), &made.data[..], &made.scales[..])).collect()
+        let rows = shape.iter().product::<u64>() as usize / cols.max(1);
+        let made = Tiled::new(format, rows, cols, &self.matrices[&(format, rows, cols)]);
+        // `random` made as many bytes as the shape needs.
+        made.into_iter()
+            .cycle()
+            .take(count)
+            .enumerate()
+            .map(|(e, m)| (format!("weight {}.{e}", w.0), m.into()))
+            .collect()
     }
 
     fn vector(&self, w: WeightId, len: usize) -> (String, Vec<f32>) {

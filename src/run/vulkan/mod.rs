@@ -12,6 +12,7 @@ mod values;
 mod weights;
 
 use super::cpu::{CpuError, Tables, Work};
+use crate::formats::Format;
 use crate::graph::{Graph, Limits, Role, StateError, StateId, States, Step, Value, Watch, WeightId};
 use crate::plan::compile::Instr;
 use crate::plan::pass::{Bind, Buf, Work as PassWork};
@@ -43,6 +44,8 @@ pub enum VulkanError {
     Chunk(u32),
     #[error("the state {name} of {bytes} bytes does not fit in one binding of {limit}; give a smaller --ctx")]
     Binding { name: String, bytes: u64, limit: u64 },
+    #[error("{name}: {format} has no engine layout for these sizes")]
+    Layout { name: String, format: Format },
     #[error("{node} computed a value that is not finite{weight}")]
     NonFinite { node: String, weight: String },
     #[error("{0}: a value crosses to the host in a form that it has no code for")]
@@ -94,7 +97,7 @@ pub struct Vulkan {
     /// to save and restore them.
     states: States,
     device_states: Vec<Option<Buffer>>,
-    plans: ByRole<BoundPlan>,
+    plans: Plans<BoundPlan>,
     /// Timeline value of the last submit.
     submitted: u64,
     steps: u32,
@@ -106,17 +109,20 @@ pub struct Vulkan {
     _weights: DeviceWeights,
 }
 
-/// One of each role.
-struct ByRole<T> {
+/// One for prompts, one for decoding, and one for decoding a single row: its kernels have no part for several rows,
+/// which leaves registers for more of their work at once. A row has the same bits in either of the last two.
+struct Plans<T> {
     prompt: T,
     decode: T,
+    single: T,
 }
 
-impl<T> ByRole<T> {
-    fn of(&self, role: Role) -> &T {
-        match role {
-            Role::Prompt => &self.prompt,
-            Role::Decode => &self.decode,
+impl<T> Plans<T> {
+    fn of(&self, role: Role, rows: usize) -> &T {
+        match (role, rows) {
+            (Role::Prompt, _) => &self.prompt,
+            (Role::Decode, 1) => &self.single,
+            (Role::Decode, _) => &self.decode,
         }
     }
 }
@@ -140,7 +146,7 @@ fn needs(weights: u64, states: &States, plans: &[&Plan]) -> [Need; 3] {
 }
 
 impl Vulkan {
-    /// Compiles both plans, uploads the weights they read and records their commands.
+    /// Compiles the plans, uploads the weights they read and records their commands.
     pub fn new(
         device: vk::Device,
         graph: Arc<Graph>,
@@ -159,16 +165,17 @@ impl Vulkan {
         let prompt = plan(Role::Prompt, limits.chunk)?;
         let decode = plan(Role::Decode, DECODE_ROWS)?;
         let states = States::new(&graph, limits);
-        let plans = [&prompt, &decode];
+        let single = plan(Role::Decode, 1)?;
+        let plans = [&prompt, &decode, &single];
         device.check_budget(&needs(weights::bytes(&graph, &*weights, &plans), &states, &plans), RESERVE)?;
-        let uploaded = DeviceWeights::upload(&device, &graph, &*weights, &[&prompt, &decode])?;
-        let device_states = state_buffers(&device, &graph, &states, &[&prompt, &decode])?;
-        let pipelines = bind::pipelines(&device, &[&prompt, &decode])?;
+        let uploaded = DeviceWeights::upload(&device, &graph, &*weights, &plans)?;
+        let device_states = state_buffers(&device, &graph, &states, &plans)?;
+        let pipelines = bind::pipelines(&device, &plans)?;
         let bind = |plan| {
             let on = On { device: &device, pipelines: &pipelines, weights: &uploaded, states: &device_states };
             BoundPlan::new(on, plan, options)
         };
-        let plans = ByRole { prompt: bind(prompt)?, decode: bind(decode)? };
+        let plans = Plans { prompt: bind(prompt)?, decode: bind(decode)?, single: bind(single)? };
         let tables = Tables::new(&graph);
         let submitted = device.compute()?.submitted();
         Ok(Self {
@@ -194,10 +201,6 @@ impl Vulkan {
 
     pub fn states_mut(&mut self) -> &mut States {
         &mut self.states
-    }
-
-    pub fn plan(&self, role: Role) -> &crate::plan::Plan {
-        &self.plans.of(role).plan
     }
 
     /// Runs one step; logits `[outputs, vocab]`, in row order. `watch` sees CPU nodes, and with `observe` also what passes made.
@@ -228,7 +231,7 @@ impl Vulkan {
     fn run(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, VulkanError> {
         let graph = self.graph.clone();
         self.play(&graph, step, watch)?;
-        let bound = self.plans.of(step.role());
+        let bound = self.plans.of(step.role(), step.rows().len());
         let logits = bound.read(&graph, bound.plan.lowered.logits, step)?;
         bound.observed(&graph, step, watch)?;
         self.steps = self.steps.wrapping_add(1);
@@ -242,7 +245,7 @@ impl Vulkan {
 
     /// Walks the plan's instruction list, up to the wait for the queue.
     fn play(&mut self, graph: &Graph, step: &Step, watch: &mut Watch) -> Result<(), VulkanError> {
-        let bound = self.plans.of(step.role());
+        let bound = self.plans.of(step.role(), step.rows().len());
         let max = bound.plan.shape.rows;
         if step.rows().len() > max as usize {
             return Err(VulkanError::Rows { rows: step.rows().len(), max });

@@ -1,6 +1,9 @@
 //! Weights in device memory: one buffer a tensor, read by address.
 
 use super::VulkanError;
+use crate::cpu::gemv::Matrix;
+use crate::formats::View;
+use crate::formats::layout::{self, Tiled};
 use crate::graph::{Graph, WeightId};
 use crate::plan::Plan;
 use crate::plan::pass::{Push, Work};
@@ -8,15 +11,16 @@ use crate::vk::{self, Buffer, BufferDesc, Kind, Usage};
 use crate::weights::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A matrix in device memory: codes, then scales from the next 16 bytes on.
-struct Matrix {
+/// A matrix in device memory, in the engine layout ([`layout`]).
+struct Uploaded {
     buffer: Buffer,
+    /// Where the second plane starts: scales, or the signs of E8.
     scales: u64,
 }
 
 /// Everything that kernels reach by address.
 pub struct DeviceWeights {
-    matrices: BTreeMap<u32, Vec<Matrix>>,
+    matrices: BTreeMap<u32, Vec<Uploaded>>,
     vectors: BTreeMap<u32, Buffer>,
     tables: BTreeMap<u32, Buffer>,
 }
@@ -27,8 +31,8 @@ pub const STAGING: u64 = 32 << 20;
 /// Bytes of device memory that the plans' weights take, without the rounding of allocations.
 pub fn bytes(graph: &Graph, weights: &dyn Source, plans: &[&Plan]) -> u64 {
     let (matrices, vectors) = read_by(plans);
-    let matrix =
-        |w: &u32| weights.matrices(WeightId(*w)).iter().map(|(_, c, f)| (c.len() + f.len()) as u64).sum::<u64>();
+    let tiled = |m: &Matrix| layout::bytes(m.format(), m.rows(), m.cols()).map_or(u64::MAX, |n| n as u64);
+    let matrix = |w: &u32| weights.matrices(WeightId(*w)).iter().map(|(_, m)| tiled(m)).sum::<u64>();
     let vector = |w: &u32| 4 * graph.weight(WeightId(*w)).need.shape.iter().product::<u64>();
     matrices.iter().map(matrix).sum::<u64>() + vectors.iter().map(vector).sum::<u64>()
 }
@@ -48,16 +52,16 @@ fn read_by(plans: &[&Plan]) -> (BTreeSet<u32>, BTreeSet<u32>) {
 
 /// Where the bytes of weights come from.
 pub trait Source {
-    /// Names, codes and scales of a weight's matrices, one per expert.
-    fn matrices(&self, w: WeightId) -> Vec<(String, &[u8], &[u8])>;
+    /// A weight's matrices with their names, one per expert.
+    fn matrices(&self, w: WeightId) -> Vec<(String, Matrix<'_>)>;
     /// Name and values of a vector of `len` values.
     fn vector(&self, w: WeightId, len: usize) -> (String, Vec<f32>);
 }
 
 impl Source for Bound {
-    fn matrices(&self, w: WeightId) -> Vec<(String, &[u8], &[u8])> {
+    fn matrices(&self, w: WeightId) -> Vec<(String, Matrix<'_>)> {
         let tensors = (0..self.count(w.0 as usize)).map(|e| self.expert(w.0 as usize, e));
-        tensors.map(|t| (t.name().to_string(), t.view().data, t.view().scales)).collect()
+        tensors.map(|t| (t.name().to_string(), t.view().into())).collect()
     }
 
     fn vector(&self, w: WeightId, len: usize) -> (String, Vec<f32>) {
@@ -84,7 +88,7 @@ impl DeviceWeights {
             match push {
                 Push::Codes(w) | Push::Experts(w) if !out.matrices.contains_key(&w.0) => {
                     let stored = weights.matrices(*w).into_iter();
-                    let matrices = stored.map(|(name, data, scales)| up.matrix(&name, data, scales));
+                    let matrices = stored.map(|(name, matrix)| up.matrix(&name, &matrix));
                     out.matrices.insert(w.0, matrices.collect::<Result<Vec<_>, _>>()?);
                 }
                 Push::Vector(w) if !out.vectors.contains_key(&w.0) => {
@@ -148,13 +152,22 @@ impl<'a> Uploader<'a> {
         Ok(Self { device, staging: Buffer::new(device, &desc)?, used: 0, copies: vec![] })
     }
 
-    fn matrix(&mut self, name: &str, codes: &[u8], factors: &[u8]) -> Result<Matrix, VulkanError> {
-        let scales = (codes.len() as u64).next_multiple_of(16);
-        let size = (scales + factors.len() as u64).next_multiple_of(16);
-        let buffer = self.make(name, size)?;
-        self.copy(&buffer, 0, codes)?;
-        self.copy(&buffer, scales, factors)?;
-        Ok(Matrix { buffer, scales })
+    /// Copies a matrix; rows of a file are put into tiles on the way.
+    fn matrix(&mut self, name: &str, matrix: &Matrix) -> Result<Uploaded, VulkanError> {
+        match matrix {
+            Matrix::Tiles(tiles) => self.tiles(name, tiles),
+            Matrix::Rows(view) => {
+                let layout = || VulkanError::Layout { name: name.into(), format: view.format };
+                let bytes = layout::tile(view).ok_or_else(layout)?;
+                let View { format, rows, cols, .. } = *view;
+                self.tiles(name, &Tiled::new(format, rows, cols, &bytes).map_err(|_| layout())?)
+            }
+        }
+    }
+
+    fn tiles(&mut self, name: &str, tiles: &Tiled) -> Result<Uploaded, VulkanError> {
+        let scales = tiles.planes().nth(1).map_or(0, |plane| plane.at as u64);
+        Ok(Uploaded { buffer: self.buffer(name, tiles.bytes())?, scales })
     }
 
     fn buffer(&mut self, label: &str, bytes: &[u8]) -> Result<Buffer, VulkanError> {
