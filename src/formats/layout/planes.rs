@@ -89,8 +89,12 @@ impl Plane {
         let lane = row % TILE % self.lanes;
         if self.block == (4, 1, 0) && self.lanes == TILE {
             // Words one after the other: most bytes of most formats.
-            let words = tile[..self.tile_bytes()].chunks_exact(4 * TILE).map(|words| &words[4 * lane..][..4]);
-            line.chunks_mut(4).zip(words).for_each(|(to, word)| to.copy_from_slice(&word[..to.len()]));
+            let words = tile[..self.tile_bytes()].as_chunks::<{ 4 * TILE }>().0;
+            let (whole, rest) = line.as_chunks_mut::<4>();
+            whole.iter_mut().zip(words).for_each(|(to, words)| to.copy_from_slice(&words[4 * lane..][..4]));
+            if let Some(words) = words.get(whole.len()) {
+                rest.copy_from_slice(&words[4 * lane..][..rest.len()]);
+            }
             return;
         }
         for item in 0..self.items {
