@@ -36,8 +36,8 @@ const GRAIN: usize = 8192;
 pub fn decode<'a>(w: impl Into<Matrix<'a>>) -> Vec<f32> {
     let w = w.into();
     let mut out = vec![0.0; w.rows() * w.cols()];
-    if w.cols() > 0 {
-        out.chunks_exact_mut(w.cols()).enumerate().for_each(|(row, out)| w.decode_row(row, out));
+    if !out.is_empty() {
+        w.decode_rows(0, &mut out);
     }
     out
 }

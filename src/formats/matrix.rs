@@ -57,6 +57,19 @@ impl Matrix<'_> {
         }
     }
 
+    /// Writes the values of the rows from `first` on, as many as fill `out`.
+    ///
+    /// # Panics
+    /// As [`Tiled::decode_rows`].
+    pub fn decode_rows(&self, first: usize, out: &mut [f32]) {
+        match self {
+            Matrix::Rows(v) => {
+                (first..).zip(out.chunks_exact_mut(v.cols.max(1))).for_each(|(row, out)| v.decode_row(row, out));
+            }
+            Matrix::Tiles(t) => t.decode_rows(first, out),
+        }
+    }
+
     /// The integers of a row, as [`View::int_row`]; `None` for weights, and tables are never tiled.
     ///
     /// # Panics

@@ -7,7 +7,7 @@ use crate::spec::config::ConfigError;
 use crate::spec::{Arch, Config, Diagnostic, Diagnostics, Report};
 use crate::weights::{Bound, Index, Problem, Request, Tensor};
 use rayon::prelude::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -145,10 +145,14 @@ impl Model {
     }
 
     /// Weights that the processor multiplies with at every token and that are stored in file order, by their numbers.
+    /// Not those that latent attention reads row by row, which takes longer from tiles (`docs/performance.md`).
     fn in_file_order(&self) -> Vec<usize> {
+        let absorbing = self.graph.nodes().filter(|(_, node)| matches!(node.op, Op::MlaAbsorbQ { .. }));
+        let absorbed: HashSet<usize> = absorbing.flat_map(|(_, node)| &node.weights).map(|w| w.0 as usize).collect();
         let weights = self.graph.weights.iter().enumerate();
         let multiplied = weights.filter(|(_, w)| matches!(w.need.role, WeightRole::Matrix | WeightRole::Head));
-        multiplied.map(|(i, _)| i).filter(|i| self.weights.one(*i).can_be_retiled()).collect()
+        let others = multiplied.map(|(i, _)| i).filter(|i| !absorbed.contains(i));
+        others.filter(|i| self.weights.one(*i).can_be_retiled()).collect()
     }
 
     /// What [`Model::tiled`] rewrites: tensors and their bytes.

@@ -182,16 +182,28 @@ impl<'a> Tiled<'a> {
     /// # Panics
     /// When `row >= rows` or `out` is shorter than `cols`.
     pub fn decode_row(&self, row: usize, out: &mut [f32]) {
-        assert!(row < self.rows, "row {row} of a matrix of {} rows", self.rows);
+        self.decode_rows(row, &mut out[..self.cols]);
+    }
+
+    /// Writes the values of the rows from `first` on, as many as fill `out`: quicker than one by one.
+    ///
+    /// # Panics
+    /// When they reach beyond the matrix, or `out` is no whole number of rows.
+    pub fn decode_rows(&self, first: usize, out: &mut [f32]) {
         let mut data = vec![0; self.format.data_bytes(1, self.cols as u64) as usize];
         let mut scales = vec![0; self.format.scale_bytes(1, self.cols as u64) as usize];
-        for plane in self.planes() {
-            let out = match plane.part {
-                Part::Data => &mut data,
-                Part::Scales => &mut scales,
-            };
-            plane.read_row(self.bytes, row, out);
+        let count = out.len() / self.cols.max(1);
+        assert!(first + count.max(1) <= self.rows, "rows from {first} on of a matrix of {} rows", self.rows);
+        assert_eq!(out.len(), count * self.cols);
+        for (row, out) in (first..).zip(out.chunks_exact_mut(self.cols.max(1))) {
+            for plane in self.planes() {
+                let line = match plane.part {
+                    Part::Data => &mut data,
+                    Part::Scales => &mut scales,
+                };
+                plane.read_row(self.bytes, row, line);
+            }
+            View { format: self.format, rows: 1, cols: self.cols, data: &data, scales: &scales }.decode_row(0, out);
         }
-        View { format: self.format, rows: 1, cols: self.cols, data: &data, scales: &scales }.decode_row(0, out);
     }
 }

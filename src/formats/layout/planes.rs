@@ -72,9 +72,20 @@ impl Plane {
         item / items * size + first + item % items * self.width
     }
 
+    /// Whether items are words, one after the other in the line: most bytes of most formats.
+    fn is_words(&self) -> bool {
+        self.block == (4, 1, 0) && self.lanes == TILE
+    }
+
     /// Writes a line's items (missing bytes as zero codes) to a tile.
     pub(super) fn write_row(&self, line: &[u8], lane: usize, tile: &mut [u8]) {
-        for item in 0..self.items {
+        let mut done = 0;
+        if self.is_words() {
+            let (from, to) = (line.as_chunks::<4>().0, tile.as_chunks_mut::<WORDS>().0);
+            from.iter().zip(to).for_each(|(word, words)| words[4 * lane..][..4].copy_from_slice(word));
+            done = from.len().min(self.items);
+        }
+        for item in done..self.items {
             let out = &mut tile[(item * self.lanes + lane) * self.width..][..self.width];
             let from = line.get(self.offset(item)..).unwrap_or(&[]);
             let have = from.len().min(self.width);
@@ -85,19 +96,15 @@ impl Plane {
 
     /// The inverse: collects the items of matrix row `row` into its line.
     pub(super) fn read_row(&self, bytes: &[u8], row: usize, line: &mut [u8]) {
-        let tile = &bytes[self.at + row / TILE * self.tile_bytes()..];
+        let tile = &bytes[self.at + row / TILE * self.tile_bytes()..][..self.tile_bytes()];
         let lane = row % TILE % self.lanes;
-        if self.block == (4, 1, 0) && self.lanes == TILE {
-            // Words one after the other: most bytes of most formats.
-            let words = tile[..self.tile_bytes()].as_chunks::<{ 4 * TILE }>().0;
-            let (whole, rest) = line.as_chunks_mut::<4>();
-            whole.iter_mut().zip(words).for_each(|(to, words)| to.copy_from_slice(&words[4 * lane..][..4]));
-            if let Some(words) = words.get(whole.len()) {
-                rest.copy_from_slice(&words[4 * lane..][..rest.len()]);
-            }
-            return;
+        let mut done = 0;
+        if self.is_words() {
+            let (from, to) = (tile.as_chunks::<WORDS>().0, line.as_chunks_mut::<4>().0);
+            done = to.len().min(self.items);
+            from.iter().zip(to).for_each(|(words, word)| word.copy_from_slice(&words[4 * lane..][..4]));
         }
-        for item in 0..self.items {
+        for item in done..self.items {
             let from = &tile[(item * self.lanes + lane) * self.width..][..self.width];
             let Some(to) = line.get_mut(self.offset(item)..) else { continue };
             let have = to.len().min(self.width);
@@ -105,6 +112,9 @@ impl Plane {
         }
     }
 }
+
+/// Bytes of a word of each row of a tile.
+const WORDS: usize = 4 * TILE;
 
 /// What [`of`] needs to know of a plane that is not the same for all.
 struct Kind {
