@@ -1,26 +1,34 @@
 //! Into the latent space of latent attention; the way out is a [grouped product](super::matmul::linear_grouped).
 
 use super::simd::simd;
-use crate::formats::View;
+use crate::formats::Matrix;
+use crate::formats::layout::TILE;
 use rayon::prelude::*;
+
+/// Weight rows that are decoded together: a tile, where heads start at one.
+const DECODED: usize = TILE;
 
 /// `qa[h,r] = sum_i W[h*stride + i, r] q[h,i]`: the first `nope` of each head's rows, transposed (models.md
 /// A.4 absorbed form, C.4 mla_absorb_q). `q` is `[rows][heads][nope]`, `w` is `[heads * stride, rank]`,
 /// `out` is `[rows][heads][rank]`.
-pub fn absorb_q(q: &[f32], w: View, heads: usize, nope: usize, out: &mut [f32]) {
-    let (rows, rank, stride) = (q.len() / (heads * nope), w.cols, w.rows / heads);
+pub fn absorb_q<'a>(q: &[f32], w: impl Into<Matrix<'a>>, heads: usize, nope: usize, out: &mut [f32]) {
+    let w = w.into();
+    let (rows, rank, stride) = (q.len() / (heads * nope), w.cols(), w.rows() / heads);
     if rows == 0 {
         return;
     }
     // Head by head, so that a weight row is decoded once for all rows.
     let mut by_head = vec![0.0; out.len()];
     by_head.par_chunks_mut(rows * rank).enumerate().for_each_init(
-        || vec![0.0; rank],
+        || vec![0.0; DECODED * rank],
         |weights, (h, by_row)| {
-            for i in 0..nope {
-                w.decode_row(h * stride + i, weights);
-                for (r, out) in by_row.chunks_exact_mut(rank).enumerate() {
-                    (simd().axpy)(q[(r * heads + h) * nope + i], weights, out);
+            for first in (0..nope).step_by(DECODED) {
+                let count = DECODED.min(nope - first);
+                w.decode_rows(h * stride + first, &mut weights[..count * rank]);
+                for (i, weights) in (first..).zip(weights[..count * rank].chunks_exact(rank)) {
+                    for (r, out) in by_row.chunks_exact_mut(rank).enumerate() {
+                        (simd().axpy)(q[(r * heads + h) * nope + i], weights, out);
+                    }
                 }
             }
         },

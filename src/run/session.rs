@@ -70,13 +70,14 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session on the host.
+    /// A session on the host. On the processor, the first one of a model rewrites resident matrices that are stored in
+    /// file order ([`Model::tiled`]).
     pub fn new(model: &Model, device: Device, sizes: Sizes) -> Self {
         let limits = Limits { vocab: model.graph.vocab as u32, ctx: sizes.ctx, slots: sizes.slots, chunk: sizes.chunk };
-        let (graph, weights) = (model.graph.clone(), model.weights.clone());
+        let graph = model.graph.clone();
         let backend = match device {
-            Device::Oracle => Backend::Oracle(Oracle::new(graph, weights, limits)),
-            Device::Cpu => Backend::Cpu(Cpu::new(graph, weights, limits)),
+            Device::Oracle => Backend::Oracle(Oracle::new(graph, model.weights.clone(), limits)),
+            Device::Cpu => Backend::Cpu(Cpu::new(graph, model.tiled(), limits)),
         };
         Self { backend, limits }
     }

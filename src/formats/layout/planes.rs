@@ -48,6 +48,11 @@ impl<'a> Lines<'a> {
 }
 
 impl Plane {
+    /// Bytes of a tile in this plane.
+    pub fn tile_bytes(&self) -> usize {
+        self.items * self.lanes * self.width
+    }
+
     pub(super) fn file_rows<'a>(&self, view: &View<'a>) -> Lines<'a> {
         let bytes = match self.part {
             Part::Data => view.data,
@@ -67,9 +72,20 @@ impl Plane {
         item / items * size + first + item % items * self.width
     }
 
+    /// Whether items are words, one after the other in the line: most bytes of most formats.
+    fn is_words(&self) -> bool {
+        self.block == (4, 1, 0) && self.lanes == TILE
+    }
+
     /// Writes a line's items (missing bytes as zero codes) to a tile.
     pub(super) fn write_row(&self, line: &[u8], lane: usize, tile: &mut [u8]) {
-        for item in 0..self.items {
+        let mut done = 0;
+        if self.is_words() {
+            let (from, to) = (line.as_chunks::<4>().0, tile.as_chunks_mut::<WORDS>().0);
+            from.iter().zip(to).for_each(|(word, words)| words[4 * lane..][..4].copy_from_slice(word));
+            done = from.len().min(self.items);
+        }
+        for item in done..self.items {
             let out = &mut tile[(item * self.lanes + lane) * self.width..][..self.width];
             let from = line.get(self.offset(item)..).unwrap_or(&[]);
             let have = from.len().min(self.width);
@@ -80,9 +96,15 @@ impl Plane {
 
     /// The inverse: collects the items of matrix row `row` into its line.
     pub(super) fn read_row(&self, bytes: &[u8], row: usize, line: &mut [u8]) {
-        let tile = &bytes[self.at + row / TILE * self.items * self.lanes * self.width..];
+        let tile = &bytes[self.at + row / TILE * self.tile_bytes()..][..self.tile_bytes()];
         let lane = row % TILE % self.lanes;
-        for item in 0..self.items {
+        let mut done = 0;
+        if self.is_words() {
+            let (from, to) = (tile.as_chunks::<WORDS>().0, line.as_chunks_mut::<4>().0);
+            done = to.len().min(self.items);
+            from.iter().zip(to).for_each(|(words, word)| word.copy_from_slice(&words[4 * lane..][..4]));
+        }
+        for item in done..self.items {
             let from = &tile[(item * self.lanes + lane) * self.width..][..self.width];
             let Some(to) = line.get_mut(self.offset(item)..) else { continue };
             let have = to.len().min(self.width);
@@ -90,6 +112,9 @@ impl Plane {
         }
     }
 }
+
+/// Bytes of a word of each row of a tile.
+const WORDS: usize = 4 * TILE;
 
 /// What [`of`] needs to know of a plane that is not the same for all.
 struct Kind {
@@ -143,8 +168,8 @@ fn kinds(format: Format, cols: usize) -> Option<Vec<Kind>> {
     })
 }
 
-/// The planes of a `[rows, cols]` matrix in their order.
-pub(super) fn of(format: Format, rows: usize, cols: usize) -> Option<Vec<Plane>> {
+/// The planes of a `[rows, cols]` matrix in their order; `None` where there is no layout.
+pub fn of(format: Format, rows: usize, cols: usize) -> Option<Vec<Plane>> {
     let (wide, tiles) = (cols.checked_next_multiple_of(COLS)?, rows.div_ceil(TILE));
     let mut at = 0usize;
     let mut out = vec![];

@@ -6,9 +6,8 @@
 use super::bind::{self, BoundPlan, On};
 use super::weights::{self, DeviceWeights, Source};
 use super::{Options, VulkanError, needs, state_buffers};
-use crate::cpu::gemv::Matrix;
 use crate::formats::layout::{self, Tiled};
-use crate::formats::{Format, View, encode};
+use crate::formats::{Format, Matrix, View, encode};
 use crate::graph::{Graph, Limits, Role, Row, States, Step, StepError, WeightId};
 use crate::plan::compile::Instr;
 use crate::plan::place::Rule;

@@ -1,9 +1,8 @@
 //! Weights in device memory: one buffer a tensor, read by address.
 
 use super::VulkanError;
-use crate::cpu::gemv::Matrix;
-use crate::formats::View;
 use crate::formats::layout::{self, Tiled};
+use crate::formats::{Matrix, View};
 use crate::graph::{Graph, WeightId};
 use crate::plan::Plan;
 use crate::plan::pass::{Push, Work};
@@ -61,14 +60,12 @@ pub trait Source {
 impl Source for Bound {
     fn matrices(&self, w: WeightId) -> Vec<(String, Matrix<'_>)> {
         let tensors = (0..self.count(w.0 as usize)).map(|e| self.expert(w.0 as usize, e));
-        tensors.map(|t| (t.name().to_string(), t.view().into())).collect()
+        tensors.map(|t| (t.name().to_string(), t.matrix())).collect()
     }
 
     fn vector(&self, w: WeightId, len: usize) -> (String, Vec<f32>) {
         let t = self.one(w.0 as usize);
-        let view = t.view();
-        let mut values = vec![0.0f32; view.rows * view.cols];
-        (0..view.rows).for_each(|r| view.decode_row(r, &mut values[r * view.cols..(r + 1) * view.cols]));
+        let mut values = crate::cpu::decode(t.matrix());
         values.truncate(len);
         (t.name().to_string(), values)
     }
