@@ -29,6 +29,7 @@ mod fp8;
 #[cfg(test)]
 mod golden;
 mod int;
+mod integers;
 pub mod layout;
 mod mxfp4;
 mod nibble;
@@ -42,5 +43,6 @@ mod view;
 pub use codebook::CODEBOOK;
 pub use encode::{EncodeError, Encoded, Encoder, encode};
 pub use format::{BlockScale, Format};
+pub use integers::Integers;
 pub use spelling::SPELLINGS;
 pub use view::{View, ViewError};

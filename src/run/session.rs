@@ -3,6 +3,7 @@
 use super::cpu::{Cpu, CpuError};
 use super::load::Model;
 use super::vulkan::{Options, Span, Vulkan, VulkanError};
+use crate::formats::activation::Activations;
 use crate::graph::{Limits, Role, Row, Snapshot, StateError, States, Step, StepError, Watch};
 use crate::oracle::{Oracle, OracleError};
 use crate::vk;
@@ -56,6 +57,12 @@ pub struct Sizes {
     pub chunk: u32,
 }
 
+impl Sizes {
+    pub(super) fn limits(self, model: &Model) -> Limits {
+        Limits { vocab: model.graph.vocab as u32, ctx: self.ctx, slots: self.slots, chunk: self.chunk }
+    }
+}
+
 /// Which rows of a prompt want logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
@@ -70,20 +77,25 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session on the host.
+    /// A session on the host, with f32 activations.
     pub fn new(model: &Model, device: Device, sizes: Sizes) -> Self {
-        let limits = Limits { vocab: model.graph.vocab as u32, ctx: sizes.ctx, slots: sizes.slots, chunk: sizes.chunk };
+        Self::with_activations(model, device, sizes, Activations::F32)
+    }
+
+    /// A session on the host that takes the inputs of products with integer-coded weights as asked for.
+    pub fn with_activations(model: &Model, device: Device, sizes: Sizes, activations: Activations) -> Self {
+        let limits = sizes.limits(model);
         let (graph, weights) = (model.graph.clone(), model.weights.clone());
         let backend = match device {
-            Device::Oracle => Backend::Oracle(Oracle::new(graph, weights, limits)),
-            Device::Cpu => Backend::Cpu(Cpu::new(graph, weights, limits)),
+            Device::Oracle => Backend::Oracle(Oracle::new(graph, weights, limits).with_activations(activations)),
+            Device::Cpu => Backend::Cpu(Cpu::new(graph, weights, limits).with_activations(activations)),
         };
         Self { backend, limits }
     }
 
     /// A session on a Vulkan device: compiles the plans and uploads the weights.
     pub fn on_vulkan(model: &Model, device: vk::Device, sizes: Sizes, options: &Options) -> Result<Self, RunError> {
-        let limits = Limits { vocab: model.graph.vocab as u32, ctx: sizes.ctx, slots: sizes.slots, chunk: sizes.chunk };
+        let limits = sizes.limits(model);
         let vulkan = Vulkan::new(device, model.graph.clone(), model.weights.clone(), limits, options)?;
         Ok(Self { backend: Backend::Vulkan(Box::new(vulkan)), limits })
     }

@@ -32,6 +32,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use input::{Activations, Input};
+pub use input::Input;
 pub use matrix::Matrix;
 pub use table::{Kernels, available, kernels};

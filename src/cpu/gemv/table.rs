@@ -1,12 +1,13 @@
 //! Entry points per instruction set, and the choice among them.
 
 use super::floats::{self, Values};
-use super::input::{Activations, DIGITS, Form, Input, form};
+use super::input::{DIGITS, Form, Input, form};
 use super::ints::{self, Codes};
 use super::isa::Isa;
 use super::matrix::Matrix;
 use super::source::{Rows, Source, Tile};
 use crate::formats::Format;
+use crate::formats::activation::Activations;
 use crate::formats::layout::TILE;
 use std::sync::OnceLock;
 
@@ -67,7 +68,7 @@ impl Kernels {
         assert!(first < rows && x.len() == out.len(), "row {first} of {rows}, {} inputs", x.len());
         assert!(matches!(w, Matrix::Rows(_)) || first.is_multiple_of(TILE), "row {first} starts no tile");
         let Some(one) = x.first() else { return };
-        let known = [Activations::F32, Activations::Int8].map(|a| form(w.format(), cols, a)).contains(&Some(one.form));
+        let known = Activations::ALL.map(|a| form(w.format(), cols, a)).contains(&Some(one.form));
         assert!(known && x.iter().all(|x| x.cols == cols && x.form == one.form), "an input for another matrix");
         (self.tile)(w, first, x, out);
     }
@@ -144,7 +145,8 @@ macro_rules! entries {
                     Format::Mxfp4 => codes(ints::Mxfp4, t, x, out),
                     Format::Int4Grouped { group } => match group as usize {
                         g if g.is_multiple_of(64) => codes(ints::Int4Groups::<1>::new(g / 64), t, x, out),
-                        g => codes(ints::Int4Groups::<2>::new(g / 32), t, x, out),
+                        g if g.is_multiple_of(32) => codes(ints::Int4Groups::<2>::new(g / 32), t, x, out),
+                        g => codes(ints::Int4Groups::<4>::new(g / 16), t, x, out),
                     },
                     // `Kernels::tile` has found a form for the format, so it is none of these.
                     Format::I32 | Format::I64 => unreachable!("a table of integers is no matrix"),

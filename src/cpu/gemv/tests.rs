@@ -3,13 +3,13 @@
 use super::order::coding;
 use super::*;
 use crate::cpu::testing::{bits, close, noise, product};
-use crate::formats::activation::int8;
+use crate::formats::activation::{Activations, int8};
 use crate::formats::layout::{TILE, Tiled, tile};
 use crate::formats::{BlockScale, Encoded, Format, View, encode};
 
 fn all() -> Vec<Format> {
     let scales = [BlockScale::F32, BlockScale::Ue8m0].map(|scale| Format::Fp8Block { scale });
-    let groups = [32, 64, 96, 128].map(|group| Format::Int4Grouped { group });
+    let groups = [16, 32, 48, 64, 96, 128].map(|group| Format::Int4Grouped { group });
     let plain = [Format::F32, Format::F16, Format::Bf16, Format::Int8Row, Format::Int4Row, Format::Int2Row];
     [&plain[..], &groups, &scales, &[Format::Int3G64, Format::E8, Format::Mxfp4]].concat()
 }
