@@ -16,7 +16,8 @@ use std::io::Write;
 #[command(after_help = "\
 A short prompt and a few decoded tokens run on the device and on the oracle; every tensor is compared by relative
 L2, every choice (experts, positions, tokens) must be the same. Exit code 6 if anything differs.
-With --activations int8 every node gets the oracle's values as its inputs, since a last bit may decide a code.
+With --activations int8 every node gets the oracle's values as its inputs, since a last bit may decide a code;
+experts, which take int8 once more inside, may differ by one code: 1/127.
 
 Examples:
   coli check graphs/glm52.ron                       # the demo model on the best GPU

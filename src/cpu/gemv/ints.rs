@@ -7,7 +7,7 @@ use super::source::{Source, units};
 
 /// How a format's words become bytes, and what its scales are.
 pub(super) trait Codes {
-    /// Parts of a unit with a scale of their own.
+    /// Parts of a unit with a scale of their own: 1, 2 or 4.
     const HALVES: usize;
     /// Whether the row has one scale.
     const ROW: bool;
