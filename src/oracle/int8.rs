@@ -19,7 +19,9 @@ impl Codes {
     pub fn read(w: &View, r: usize) -> Option<Codes> {
         let (share, one_scale) = match w.format {
             Format::Int8Row | Format::Int4Row | Format::Int2Row if w.cols <= WIDEST => (w.cols.max(1), true),
-            Format::Int4Grouped { group } => ([64, 32, 16].into_iter().find(|n| group as usize % n == 0)?, false),
+            Format::Int4Grouped { group } if group > 0 => {
+                ([64, 32, 16].into_iter().find(|n| (group as usize).is_multiple_of(*n))?, false)
+            }
             Format::Int3G64 => (64, false),
             Format::Mxfp4 | Format::E8 => (32, false),
             _ => return None,
