@@ -4,13 +4,14 @@ use super::args::ReadAs;
 use super::failure::Failure;
 use super::files;
 use crate::convert::{Part, RECEIPT, Receipt};
+use crate::formats::layout::STAMP;
 use crate::graph::{Graph, expand};
 use crate::run::{ModelSource, load};
 use crate::weights::{Bound, Index, Problem};
 use indicatif::{DecimalBytes, HumanCount};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
@@ -65,6 +66,8 @@ struct Report {
     /// Codes with a sidecar, and how many have a stamp.
     sidecars: usize,
     stamped: usize,
+    /// Tensors in the engine layout.
+    tiled: usize,
     problems: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     receipt: Option<Receipt>,
@@ -121,16 +124,23 @@ fn enter(graph: &Graph, request: usize, bound: &Bound, at: usize, known: &mut BT
     let part = Part::of(graph.weights[request].need.role);
     for e in 0..bound.count(at) {
         let tensor = bound.expert(at, e);
-        let view = tensor.view();
-        let format = view.format.name().into_owned();
-        let parameters = Some(view.rows as u64 * view.cols as u64);
+        let format = tensor.format().name().into_owned();
+        let parameters = Some(tensor.rows() as u64 * tensor.cols() as u64);
         let entry = known.entry(tensor.name().to_owned()).or_insert(Known { part, format, parameters });
         entry.part = entry.part.min(part);
     }
 }
 
 fn receipt(dir: &Path, problems: &mut Vec<String>) -> Option<Receipt> {
-    let text = std::fs::read(dir.join(RECEIPT)).ok()?;
+    let text = match std::fs::read(dir.join(RECEIPT)) {
+        Ok(text) => text,
+        // A directory without one, or a single file.
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return None,
+        Err(e) => {
+            problems.push(format!("{RECEIPT} cannot be read: {e}"));
+            return None;
+        }
+    };
     match serde_json::from_slice::<Receipt>(&text) {
         Ok(receipt) => {
             if !receipt.complete {
@@ -181,6 +191,7 @@ fn report(
         groups,
         sidecars,
         stamped,
+        tiled: index.names().filter(|name| index.is_tiled(name)).count(),
         problems,
         receipt,
     }
@@ -226,6 +237,9 @@ fn print(out: &mut impl Write, report: &Report, graph: bool) -> std::io::Result<
     }
     if report.sidecars > 0 {
         writeln!(out, "stamps: {} of {} tensors with a sidecar", report.stamped, report.sidecars)?;
+    }
+    if report.tiled > 0 {
+        writeln!(out, "layout: {} of {} tensors in the engine layout ({STAMP})", report.tiled, report.tensors)?;
     }
     if let Some(r) = &report.receipt {
         let o = &r.options;

@@ -9,7 +9,9 @@ use crate::plan::compile::Figures;
 use crate::plan::place::Rule;
 use crate::plan::{self, Plan, Shape, Summary, summarize};
 use crate::run::Model;
+use indicatif::DecimalBytes;
 use serde::Serialize;
+use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
@@ -97,6 +99,12 @@ impl Source {
         summarize(&self.graph, Some(&bytes))
     }
 
+    /// Resident tensors in file order, and their bytes.
+    fn to_retile(&self) -> Option<FileOrder> {
+        let (tensors, bytes) = self.model.as_ref()?.to_retile();
+        (tensors > 0).then_some(FileOrder { tensors, bytes })
+    }
+
     pub fn compile(&self, step: StepKind, args: &ShapeArgs) -> Result<Plan, Failure> {
         let (role, rows) = match step {
             StepKind::Prompt => (Role::Prompt, args.chunk),
@@ -113,8 +121,30 @@ impl Source {
 struct Document {
     #[serde(flatten)]
     summary: Summary,
+    /// What a session on the processor rewrites when it is opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_order: Option<FileOrder>,
     prompt: Compiled,
     decode: Compiled,
+}
+
+/// Tensors that are stored in another order than kernels like best.
+#[derive(Serialize)]
+struct FileOrder {
+    tensors: usize,
+    bytes: u64,
+}
+
+impl fmt::Display for FileOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = if self.tensors == 1 { "" } else { "s" };
+        write!(
+            f,
+            "{} tensor{s} in file order, {}, re-tiled on load for the CPU; `coli convert` avoids it",
+            self.tensors,
+            DecimalBytes(self.bytes)
+        )
+    }
 }
 
 #[derive(Serialize)]
@@ -137,6 +167,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         (true, _) => {
             let document = Document {
                 summary: source.summary(),
+                file_order: source.to_retile(),
                 prompt: timed(&source, StepKind::Prompt, &args.shape)?,
                 decode: timed(&source, StepKind::Decode, &args.shape)?,
             };
@@ -145,6 +176,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         (false, Some(step)) => source.compile(step, &args.shape)?.text(&source.graph),
         (false, None) => {
             let mut text = source.summary().to_string();
+            if let Some(tensors) = source.to_retile() {
+                text += &format!("{:<12} {tensors}\n", "layout");
+            }
             for (name, step) in [("prompt", StepKind::Prompt), ("decode", StepKind::Decode)] {
                 let c = timed(&source, step, &args.shape)?;
                 text += &format!("{name:<12} {}\n", c.figures);

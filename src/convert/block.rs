@@ -1,6 +1,6 @@
-//! A block of rows from one format to another.
+//! A block of rows from one format to another, and from file order into tiles.
 
-use crate::formats::{EncodeError, Encoder, Format, View, rotation::Rotation};
+use crate::formats::{EncodeError, Encoder, Format, Matrix, View, layout, rotation::Rotation};
 use std::ops::Range;
 
 /// Rows that a thread holds at a time: those that share a scale in fp8, which no format exceeds.
@@ -17,6 +17,8 @@ pub(super) struct Scratch {
     pub(super) data: Vec<u8>,
     /// Scales made from them.
     pub(super) scales: Vec<u8>,
+    /// Codes and scales as tiles.
+    pub(super) tiles: Vec<u8>,
 }
 
 /// Squared error and squared size of some values.
@@ -45,13 +47,13 @@ impl Sums {
 /// # Errors
 /// Values that `format` cannot hold, with rows counted from the start of the tensor.
 pub(super) fn encode(
-    source: View,
+    source: Matrix,
     format: Format,
     rows: Range<usize>,
     scratch: &mut Scratch,
 ) -> Result<Sums, EncodeError> {
-    let (cols, first) = (source.cols, rows.start);
-    let back = source.format.rotates().then(|| Rotation::new(cols));
+    let (cols, first) = (source.cols(), rows.start);
+    let back = source.format().rotates().then(|| Rotation::new(cols));
     scratch.values.resize(rows.len() * cols, 0.0);
     for (row, values) in rows.clone().zip(scratch.values.chunks_exact_mut(cols.max(1))) {
         source.decode_row(row, values);
@@ -68,6 +70,16 @@ pub(super) fn encode(
     let mut encoder = Encoder::new(format, cols)?;
     encoder.push(&scratch.values, &mut scratch.data, &mut scratch.scales).map_err(|e| shifted(e, first))?;
     Ok(measure(scratch, format, rows.len(), cols))
+}
+
+/// Writes codes and scales of a block in file order to `out` as tiles: those of the whole matrix, since a tile depends
+/// on its own rows alone.
+pub(super) fn tile(view: &View, out: &mut Vec<u8>) {
+    let bytes = layout::bytes(view.format, view.rows, view.cols).unwrap_or(0);
+    out.clear();
+    out.reserve_exact(bytes);
+    out.resize(bytes, 0);
+    layout::tile_into(view, out);
 }
 
 /// Compares the scratch's values with what its bytes decode to.

@@ -73,6 +73,27 @@ impl Dest {
         self.dir.join(temporary(name))
     }
 
+    /// Makes sure that there is room for `need` bytes before any of them is written.
+    ///
+    /// # Errors
+    /// [`Error::Space`], [`Error::Io`].
+    pub(super) fn check_space(&self, need: u64) -> Result<(), Error> {
+        let available = fs4::available_space(&self.dir).map_err(Error::io(&self.dir))?;
+        if available < need {
+            return Err(Error::Space { dir: self.dir.display().to_string(), need, available });
+        }
+        Ok(())
+    }
+
+    /// Removes what a killed run has left of a file, whose room is needed.
+    pub(super) fn clear(&self, name: &str) -> Result<(), Error> {
+        let path = self.temporary(name);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&path)(e)),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes a small file so that it is there whole, or not at all, after a crash.
     pub(super) fn put(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let path = self.temporary(name);
@@ -137,4 +158,24 @@ pub(super) fn hash_file(path: &Path, done: &dyn Fn(u64)) -> Result<Option<(u64, 
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_counted_beforehand() {
+        let dir = tempfile::tempdir().unwrap();
+        let (dest, _) = Dest::open(&dir.path().join("out")).unwrap();
+        dest.check_space(1).unwrap();
+        let refused = dest.check_space(u64::MAX).unwrap_err();
+        assert!(matches!(refused, Error::Space { need: u64::MAX, .. }));
+        let text = refused.to_string();
+        assert!(text.contains(&u64::MAX.to_string()) && text.contains("another disk"), "{text}");
+        std::fs::write(dest.temporary("a"), "half").unwrap();
+        dest.clear("a").unwrap();
+        dest.clear("a").unwrap();
+        assert!(!dest.temporary("a").exists());
+    }
 }

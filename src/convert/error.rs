@@ -81,6 +81,18 @@ pub enum Error {
         /// The directory.
         dir: String,
     },
+    /// Not enough room.
+    #[error(
+        "{dir} has {available} bytes free, but {need} more are to be written; make room, or give a DST on another disk"
+    )]
+    Space {
+        /// The directory.
+        dir: String,
+        /// Bytes that are still to be written.
+        need: u64,
+        /// Bytes that the file system has for this user.
+        available: u64,
+    },
     /// A finished file that is not what was written.
     #[error("{path} has {found} bytes after it was written, not {need}; check the disk")]
     Written {

@@ -1,12 +1,12 @@
 //! The output as a list of tensors with formats and places, from a graph and its weights.
 
 use super::error::Error;
-use super::layout::{Piece, Shard, lay_out};
+use super::layout::{Piece, Shard, lay_out, pad};
 use super::options::{Options, Target};
-use crate::formats::{BlockScale, EncodeError, Encoder, Format};
+use crate::formats::{BlockScale, EncodeError, Encoder, Format, layout};
 use crate::graph::Graph;
 use crate::ops::WeightRole;
-use crate::weights::{Bound, Index, Tensor, stamp_for};
+use crate::weights::{Bound, Index, Stored, Tensor, TileStamp, stamp_for};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -63,11 +63,11 @@ pub struct Planned {
     pub part: Part,
     /// Format in the source; None for ignored tensors, whose shape nobody says.
     pub from: Option<Format>,
-    /// Format to encode; None to copy the stored bytes.
+    /// Format to encode; None to keep the codes and scales.
     pub to: Option<Format>,
     /// Bytes in the source.
     pub bytes_before: u64,
-    /// Codes, then scales.
+    /// Codes, then scales; one piece in the engine layout.
     pub pieces: Vec<Piece>,
     /// The source's values; None for ignored tensors.
     pub(super) tensor: Option<Tensor>,
@@ -79,6 +79,11 @@ impl Planned {
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|p| p.bytes).sum()
     }
+
+    /// Whether the output has it in the engine layout.
+    pub fn is_tiled(&self) -> bool {
+        self.pieces.iter().any(|p| p.tiles.is_some())
+    }
 }
 
 /// Every tensor and file of the output.
@@ -86,7 +91,7 @@ impl Planned {
 pub struct Plan {
     /// As asked for.
     pub options: Options,
-    /// In the order of the files.
+    /// In the order of the files. Inside of a file those in the engine layout come before the others.
     pub tensors: Vec<Planned>,
     /// Files, in order.
     pub shards: Vec<Shard>,
@@ -97,7 +102,7 @@ impl Plan {
     /// Plans a conversion; reads headers only.
     ///
     /// A tensor that several operators read keeps to the most careful of its roles. Gate, up and down of an expert
-    /// follow each other, codes before scales, in one file.
+    /// follow each other in one file.
     ///
     /// # Errors
     /// [`Error::Rotated`], [`Error::Shape`] and [`Error::Clash`], for the first tensor at fault.
@@ -162,6 +167,7 @@ impl Planner<'_> {
                 }
             }
             if !group.is_empty() {
+                pad_group(&mut group);
                 self.groups.push(group);
             }
         }
@@ -176,7 +182,7 @@ impl Planner<'_> {
             Part::Dense => ("--dense", self.options.dense),
             Part::Experts => ("--experts", self.options.experts),
         };
-        let (rows, cols) = (tensor.view().rows as u64, tensor.view().cols as u64);
+        let (rows, cols) = (tensor.rows() as u64, tensor.cols() as u64);
         let to = match target {
             // One group a row: the same bytes, under the name that readers give them.
             Target::Format(Format::Int4Grouped { group }) if u64::from(group) >= cols => Some(Format::Int4Row),
@@ -193,11 +199,11 @@ impl Planner<'_> {
                 flag,
             })?;
         }
-        let stamp = match (to, self.index.has_sidecar(tensor.name())) {
-            (Some(format), _) => stamp_for(format, cols),
-            (None, true) => stamp_for(tensor.format(), cols),
-            (None, false) => None,
-        };
+        let format = to.unwrap_or(tensor.format());
+        let matrix = matches!(part, Part::Io | Part::Dense | Part::Experts);
+        let tiled = tensor.is_tiled() || matrix && layout::suits(format, tensor.rows(), tensor.cols());
+        let coded = to.is_some() || self.index.has_sidecar(tensor.name());
+        let stamp = if coded && !tiled { stamp_for(format, cols) } else { None };
         Ok(Planned {
             name: tensor.name().to_owned(),
             part,
@@ -205,6 +211,7 @@ impl Planner<'_> {
             to,
             bytes_before: tensor.bytes(),
             pieces: match to {
+                _ if tiled => tiles(tensor.name(), format, tensor.rows(), tensor.cols()).into_iter().collect(),
                 Some(format) => encoded(tensor.name(), format, rows, cols),
                 None => self.stored(tensor.name()),
             },
@@ -215,14 +222,7 @@ impl Planner<'_> {
 
     /// The source's own pieces, to be copied.
     fn stored(&self, name: &str) -> Vec<Piece> {
-        let piece = |s: &crate::weights::Stored| Piece {
-            name: s.name.to_owned(),
-            dtype: s.dtype.clone(),
-            shape: s.shape.to_vec(),
-            bytes: s.bytes.len() as u64,
-            at: 0,
-        };
-        self.index.stored(name).iter().map(piece).collect()
+        self.index.stored(name).iter().map(copied).collect()
     }
 
     /// What no node reads; binding has made sure that the graph says so.
@@ -239,7 +239,9 @@ impl Planner<'_> {
                 tensor: None,
                 stamp: self.index.stamp(name).map(str::to_owned),
             };
-            self.groups.push(vec![planned]);
+            let mut group = vec![planned];
+            pad_group(&mut group);
+            self.groups.push(group);
         }
     }
 }
@@ -257,11 +259,58 @@ fn instead(why: &EncodeError) -> String {
     }
 }
 
-/// The tensors that hold a matrix of `format`: plain, or codes with their scales in `NAME.qs`.
+/// A piece as it is in the source. Of tiles the padding is left out, which their new place decides.
+fn copied(s: &Stored) -> Piece {
+    let bytes = s.bytes.len() as u64;
+    let known = s.tiles.and_then(|stamp| stamp.read().ok()).map(|shape| shape.bytes as u64);
+    let known = known.filter(|known| *known <= bytes);
+    Piece {
+        name: s.name.to_owned(),
+        dtype: s.dtype.clone(),
+        shape: s.shape.to_vec(),
+        data: known.unwrap_or(bytes),
+        bytes,
+        at: 0,
+        tiles: s.tiles.cloned(),
+        aligned: known.is_some(),
+    }
+}
+
+/// The one tensor that holds a matrix in the engine layout; None where the format has none.
+fn tiles(name: &str, format: Format, rows: usize, cols: usize) -> Option<Piece> {
+    let data = layout::bytes(format, rows, cols)? as u64;
+    let tiles = Some(TileStamp::new(format, rows, cols));
+    Some(Piece {
+        name: name.to_owned(),
+        dtype: "U8".into(),
+        shape: vec![data],
+        data,
+        bytes: data,
+        at: 0,
+        tiles,
+        aligned: true,
+    })
+}
+
+/// Makes the matrices of a group fit side by side.
+fn pad_group(group: &mut [Planned]) {
+    let pieces = group.iter_mut().flat_map(|t| &mut t.pieces).filter(|p| p.aligned);
+    pad(&mut pieces.collect::<Vec<_>>());
+}
+
+/// The tensors that hold a matrix of `format` in file order: plain, or codes with their scales in `NAME.qs`.
 fn encoded(name: &str, format: Format, rows: u64, cols: u64) -> Vec<Piece> {
     let data = format.data_bytes(rows, cols);
-    let piece =
-        |name: String, dtype: &str, shape: Vec<u64>, bytes| Piece { name, dtype: dtype.into(), shape, bytes, at: 0 };
+    let piece = |name: String, dtype: &str, shape: Vec<u64>, bytes| Piece {
+        name,
+        dtype: dtype.into(),
+        shape,
+        data: bytes,
+        bytes,
+        at: 0,
+        tiles: None,
+        aligned: false,
+    };
     let plain = match format {
         Format::F32 => Some("F32"),
         Format::F16 => Some("F16"),
@@ -309,7 +358,10 @@ fn into_shards(groups: Vec<Vec<Planned>>, most: u64) -> Result<(Vec<Planned>, Ve
     for (number, mut groups) in files.into_iter().enumerate() {
         let stamps: Vec<(String, String)> =
             groups.iter().flatten().filter_map(|t| Some((t.pieces.first()?.name.clone(), t.stamp.clone()?))).collect();
-        let mut pieces: Vec<&mut Piece> = groups.iter_mut().flat_map(|group| in_order(group)).collect();
+        // Others are as long as they are: behind them, nothing would be aligned.
+        let pieces = groups.iter_mut().flat_map(|group| in_order(group));
+        let (mut pieces, others): (Vec<&mut Piece>, Vec<&mut Piece>) = pieces.partition(|p| p.aligned);
+        pieces.extend(others);
         let (header, bytes) = lay_out(&mut pieces, &stamps);
         let first = tensors.len();
         tensors.extend(groups.into_iter().flatten());
@@ -319,7 +371,7 @@ fn into_shards(groups: Vec<Vec<Planned>>, most: u64) -> Result<(Vec<Planned>, Ve
     Ok((tensors, shards))
 }
 
-/// The pieces of a group: codes of all its tensors, then scales, so that an expert is two reads at most.
+/// The pieces of a group: codes of all its tensors, then scales, so that an expert in file order is two reads at most.
 fn in_order(group: &mut [Planned]) -> Vec<&mut Piece> {
     let (mut codes, mut scales) = (Vec::new(), Vec::new());
     for tensor in group {

@@ -182,7 +182,10 @@ fn write_shards(
 ) -> Result<(), Error> {
     let has = |receipt: &Receipt, shard: &Shard| receipt.shards.iter().any(|r| r.file.file == shard.file);
     let missing: Vec<&Shard> = plan.shards.iter().filter(|s| !has(receipt, s)).collect();
-    watch.begin(Phase::Write, missing.iter().map(|s| s.bytes - s.header.len() as u64).sum());
+    missing.iter().try_for_each(|s| dest.clear(&s.file))?;
+    dest.check_space(missing.iter().map(|s| s.bytes).sum())?;
+    let in_shards = |shard: &Shard| plan.tensors[shard.tensors.clone()].iter().flat_map(|t| &t.pieces);
+    watch.begin(Phase::Write, missing.iter().flat_map(|s| in_shards(s)).map(|p| p.data).sum());
     for shard in missing {
         let path = dest.temporary(&shard.file);
         let errors = shard::write(plan, shard, &path, threads, watch)?;

@@ -6,7 +6,8 @@ use super::layout::{Piece, Shard};
 use super::options::Target;
 use super::plan::{Plan, Planned};
 use super::run::Watch;
-use crate::formats::{Format, View};
+use crate::formats::layout::{self, TILE};
+use crate::formats::{Format, Matrix, View};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -19,9 +20,9 @@ const CHUNK: usize = 8 << 20;
 
 /// A piece of work, small enough that threads end together.
 enum Job {
-    /// Rows to encode.
+    /// Rows to encode, to tile, or both.
     Rows { tensor: usize, rows: Range<usize> },
-    /// Stored bytes to copy, of one piece.
+    /// Stored bytes to copy, of one piece, without padding.
     Copy { tensor: usize, piece: usize, bytes: Range<usize> },
 }
 
@@ -37,16 +38,14 @@ pub(super) fn write(
     watch: &dyn Watch,
 ) -> Result<Vec<Option<f64>>, Error> {
     let file = File::create(path).map_err(Error::io(path))?;
+    // Padding is what nobody writes: zeros.
+    file.set_len(shard.bytes).map_err(Error::io(path))?;
     let writer = Writer { plan, path, file: Mutex::new(file), watch };
     writer.put(&shard.header, 0)?;
     let jobs = jobs(plan, shard);
     let sums = writer.run(&jobs, threads)?;
     let file = writer.file.into_inner().unwrap_or_else(PoisonError::into_inner);
     file.sync_all().map_err(Error::io(path))?;
-    let found = file.metadata().map_err(Error::io(path))?.len();
-    if found != shard.bytes {
-        return Err(Error::Written { path: path.display().to_string(), need: shard.bytes, found });
-    }
     // Summed in the order of rows, so that the last digit does not depend on who was first.
     let mut total = vec![Sums::default(); shard.tensors.len()];
     for (job, sums) in jobs.iter().zip(&sums) {
@@ -62,14 +61,14 @@ fn jobs(plan: &Plan, shard: &Shard) -> Vec<Job> {
     let mut jobs = Vec::new();
     for tensor in shard.tensors.clone() {
         let planned = &plan.tensors[tensor];
-        match (&planned.to, &planned.tensor) {
-            (Some(_), Some(source)) => {
-                let rows = source.view().rows;
+        match &planned.tensor {
+            Some(source) if planned.to.is_some() || planned.is_tiled() && !source.is_tiled() => {
+                let rows = source.rows();
                 jobs.extend((0..rows).step_by(ROWS).map(|r| Job::Rows { tensor, rows: r..(r + ROWS).min(rows) }));
             }
             _ => {
                 for (piece, stored) in planned.pieces.iter().enumerate() {
-                    let len = stored.bytes as usize;
+                    let len = stored.data as usize;
                     let chunks = (0..len).step_by(CHUNK).map(|at| at..(at + CHUNK).min(len));
                     jobs.extend(chunks.map(|bytes| Job::Copy { tensor, piece, bytes }));
                 }
@@ -126,10 +125,10 @@ impl Writer<'_> {
             }
             Job::Rows { tensor, rows } => {
                 let planned = &self.plan.tensors[*tensor];
-                match (&planned.tensor, planned.to) {
-                    (Some(source), Some(format)) => self.rows(planned, source.view(), format, rows, scratch),
+                match &planned.tensor {
+                    Some(source) => self.rows(planned, source.matrix(), rows, scratch),
                     // No such job is made.
-                    _ => Ok(Sums::default()),
+                    None => Ok(Sums::default()),
                 }
             }
         }
@@ -138,17 +137,62 @@ impl Writer<'_> {
     fn rows(
         &self,
         planned: &Planned,
-        view: View,
-        format: Format,
+        source: Matrix,
         rows: &Range<usize>,
         scratch: &mut Scratch,
     ) -> Result<Sums, Error> {
-        let sums = block::encode(view, format, rows.clone(), scratch).map_err(|why| Error::Values {
+        let Some(format) = planned.to else {
+            if let Matrix::Rows(view) = source {
+                block::tile(&view.part(rows.clone()), &mut scratch.tiles);
+                self.tiles(planned, &source, source.format(), rows, &scratch.tiles)?;
+            }
+            return Ok(Sums::default());
+        };
+        let sums = block::encode(source, format, rows.clone(), scratch).map_err(|why| Error::Values {
             name: planned.name.clone(),
             target: Target::Format(format).to_string(),
             why,
         })?;
-        let (before, cols) = (rows.start as u64, view.cols as u64);
+        let cols = source.cols();
+        if planned.is_tiled() {
+            let view = View { format, rows: rows.len(), cols, data: &scratch.data, scales: &scratch.scales };
+            block::tile(&view, &mut scratch.tiles);
+            self.tiles(planned, &source, format, rows, &scratch.tiles)?;
+        } else {
+            self.file_order(planned, format, rows.start as u64, cols as u64, scratch)?;
+        }
+        Ok(sums)
+    }
+
+    /// Writes the tiles of some rows: a piece of each plane.
+    fn tiles(
+        &self,
+        planned: &Planned,
+        source: &Matrix,
+        format: Format,
+        rows: &Range<usize>,
+        tiles: &[u8],
+    ) -> Result<(), Error> {
+        let planes = |rows: usize| layout::planes(format, rows, source.cols()).unwrap_or_default();
+        for piece in &planned.pieces {
+            for (whole, part) in planes(source.rows()).iter().zip(planes(rows.len())) {
+                let at = whole.at + rows.start / TILE * whole.tile_bytes();
+                self.put(&tiles[part.at..][..part.bytes], piece.at + at as u64)?;
+                self.watch.done(part.bytes as u64);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes codes and scales of the rows behind `before` others.
+    fn file_order(
+        &self,
+        planned: &Planned,
+        format: Format,
+        before: u64,
+        cols: u64,
+        scratch: &Scratch,
+    ) -> Result<(), Error> {
         let place = |piece: &Piece, bytes: u64| piece.at + bytes;
         if let Some(codes) = planned.pieces.first() {
             self.put(&scratch.data, place(codes, format.data_bytes(before, cols)))?;
@@ -157,12 +201,12 @@ impl Writer<'_> {
             // The tag of E8 belongs to the whole matrix: every block makes it, the first one's is written.
             if !format.rotates() {
                 self.put(&scratch.scales, place(scales, format.scale_bytes(before, cols)))?;
-            } else if rows.start == 0 {
+            } else if before == 0 {
                 self.put(&scratch.scales, scales.at)?;
             }
         }
         self.watch.done((scratch.data.len() + scratch.scales.len()) as u64);
-        Ok(sums)
+        Ok(())
     }
 
     fn put(&self, bytes: &[u8], at: u64) -> Result<(), Error> {

@@ -2,8 +2,8 @@
 
 use super::GRAIN;
 use super::elementwise::{Glu, glu};
-use super::gemv::Matrix;
 use super::matmul::{Job, Sum, matmul};
+use crate::formats::Matrix;
 use crate::formats::rotation::Rotation;
 use rayon::prelude::*;
 

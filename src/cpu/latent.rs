@@ -1,14 +1,15 @@
 //! Into the latent space of latent attention; the way out is a [grouped product](super::matmul::linear_grouped).
 
 use super::simd::simd;
-use crate::formats::View;
+use crate::formats::Matrix;
 use rayon::prelude::*;
 
 /// `qa[h,r] = sum_i W[h*stride + i, r] q[h,i]`: the first `nope` of each head's rows, transposed (models.md
 /// A.4 absorbed form, C.4 mla_absorb_q). `q` is `[rows][heads][nope]`, `w` is `[heads * stride, rank]`,
 /// `out` is `[rows][heads][rank]`.
-pub fn absorb_q(q: &[f32], w: View, heads: usize, nope: usize, out: &mut [f32]) {
-    let (rows, rank, stride) = (q.len() / (heads * nope), w.cols, w.rows / heads);
+pub fn absorb_q<'a>(q: &[f32], w: impl Into<Matrix<'a>>, heads: usize, nope: usize, out: &mut [f32]) {
+    let w = w.into();
+    let (rows, rank, stride) = (q.len() / (heads * nope), w.cols(), w.rows() / heads);
     if rows == 0 {
         return;
     }

@@ -5,14 +5,14 @@
 //!
 //! - by the kernels of [`gemv`](super::gemv), 16 outputs at a time. Inputs are prepared once per call, however many
 //!   matrices they meet.
-//! - by inner products with decoded rows where those do not apply: sums in f64, int4 groups that are no multiple of 16, and f32 and
-//!   bf16 in a file's row order, which need no decoding (bf16 is read in place for a single input row).
+//! - by inner products with decoded rows where those do not apply: sums in f64 and int4 groups that are no multiple
+//!   of 16.
 
-use super::gemv::{Input, Matrix, kernels};
+use super::gemv::{Input, kernels};
 use super::simd::simd;
 use crate::formats::activation::Activations;
 use crate::formats::layout::TILE;
-use crate::formats::{Format, View};
+use crate::formats::{Format, Matrix};
 use rayon::prelude::*;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -107,12 +107,9 @@ impl Prepared {
 
 /// What the kernels would take inputs as; `None` where they do not apply.
 fn activations(w: &Matrix, sum: Sum) -> Option<Activations> {
-    let plain = matches!(w, Matrix::Rows(v) if matches!(v.format, Format::F32 | Format::Bf16));
     let takes = |a| super::gemv::input::form(w.format(), w.cols(), a).is_some();
     let wanted: &[Activations] = match sum {
         Sum::F64 => &[],
-        Sum::F32 if plain => &[],
-        Sum::Int8 if plain => &[],
         Sum::F32 => &[Activations::F32],
         Sum::Int8 => &[Activations::Int8, Activations::F32],
     };
@@ -189,9 +186,6 @@ fn tiles(job: &Job, outs: usize, inputs: &[Input], numbers: &[usize], task: Task
 
 /// A block by inner products with decoded rows.
 fn decoded(job: &Job, at: usize, part: &mut [f32], sum: Sum) {
-    if let ([x], Matrix::Rows(w @ View { format: Format::Bf16, .. }), Sum::F32 | Sum::Int8) = (&job.x[..], job.w, sum) {
-        return in_place(&w, job.first + at, x, part);
-    }
     let width = part.len() / job.x.len();
     DECODED.with_borrow_mut(|buffer| {
         for q in (0..width).step_by(QUAD) {
@@ -206,14 +200,6 @@ fn decoded(job: &Job, at: usize, part: &mut [f32], sum: Sum) {
             }
         }
     });
-}
-
-/// One input row against bf16 as it is stored: with no second row to use them, decoded values would only be
-/// written and read again. The bits are those of `decoded`.
-fn in_place(w: &View, first: usize, x: &[f32], part: &mut [f32]) {
-    let stride = 2 * w.cols;
-    let rows = w.data[first * stride..].chunks_exact(stride);
-    part.iter_mut().zip(rows).for_each(|(y, w)| *y = (simd().dot_bf16)(w, x));
 }
 
 /// Rows `first..first + count` of the matrix; the last one stands in for those that are missing.
@@ -275,6 +261,7 @@ pub fn linear_grouped<'a>(
 mod tests {
     use super::*;
     use crate::cpu::testing::{Stored, bits, close, noise, on_threads, product};
+    use crate::formats::View;
 
     #[test]
     fn linear_of_odd_sizes() {

@@ -27,16 +27,17 @@ pub mod simd;
 #[cfg(test)]
 mod testing;
 
-use crate::formats::View;
+use crate::formats::Matrix;
 
 /// Values per task of cheap loops: below this, handing work to another thread costs more than it saves.
 const GRAIN: usize = 8192;
 
 /// All values of a stored vector or small matrix, row by row.
-pub fn decode(w: View) -> Vec<f32> {
-    let mut out = vec![0.0; w.rows * w.cols];
-    if w.cols > 0 {
-        out.chunks_exact_mut(w.cols).enumerate().for_each(|(row, out)| w.decode_row(row, out));
+pub fn decode<'a>(w: impl Into<Matrix<'a>>) -> Vec<f32> {
+    let w = w.into();
+    let mut out = vec![0.0; w.rows() * w.cols()];
+    if w.cols() > 0 {
+        out.chunks_exact_mut(w.cols()).enumerate().for_each(|(row, out)| w.decode_row(row, out));
     }
     out
 }

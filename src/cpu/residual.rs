@@ -5,7 +5,7 @@
 use super::matmul::{Sum, linear};
 use super::norm::{inverse_rms, rms_norm};
 use super::simd::simd;
-use crate::formats::View;
+use crate::formats::Matrix;
 use rayon::prelude::*;
 
 /// `s_e = v_e . (w * proj) / sqrt(mean(v_e^2) + eps); y = sum_e softmax(s)_e v_e` (models.md B.3, C.6
@@ -42,17 +42,17 @@ pub struct Hyper {
 /// Weights of a hyper-connection: `mix` is `[outs, n*d]`, `base` is `[outs]`, `scale` is `[3]` or, in the head, `[1]`.
 #[derive(Debug, Clone, Copy)]
 pub struct HyperWeights<'a> {
-    pub mix: View<'a>,
+    pub mix: Matrix<'a>,
     pub base: &'a [f32],
     pub scale: &'a [f32],
 }
 
 /// `fn . RMS(vec X)`, `[rows][outs]`.
-fn coefficients(x: &[f32], h: Hyper, mix: View) -> Vec<f32> {
+fn coefficients(x: &[f32], h: Hyper, mix: Matrix) -> Vec<f32> {
     let width = h.n * h.d;
     let mut normed = vec![0.0; x.len()];
     rms_norm(x, width, h.norm_eps, None, &mut normed);
-    let mut m = vec![0.0; x.len() / width * mix.rows];
+    let mut m = vec![0.0; x.len() / width * mix.rows()];
     linear(normed.chunks_exact(width).collect(), mix, None, Sum::F64, &mut m);
     m
 }
@@ -184,7 +184,7 @@ mod tests {
     fn weights_of_streams() {
         let (x, mix, base, scale) = (noise(1, 2 * 21), noise(2, 15 * 21), noise(3, 15), [0.5, 0.7, 0.9]);
         let stored = Stored::new(&mix, 21, true);
-        let w = HyperWeights { mix: stored.view(), base: &base, scale: &scale };
+        let w = HyperWeights { mix: stored.view().into(), base: &base, scale: &scale };
         let got = on_threads(|| {
             let mut out = vec![0.0; 2 * 15];
             hc_weights(&x, H, 3, w, &mut out);
@@ -227,7 +227,7 @@ mod tests {
     fn head_reads_the_streams() {
         let (x, mix, base) = (noise(1, 2 * 21), noise(2, 3 * 21), noise(3, 3));
         let stored = Stored::new(&mix, 21, false);
-        let w = HyperWeights { mix: stored.view(), base: &base, scale: &[0.8] };
+        let w = HyperWeights { mix: stored.view().into(), base: &base, scale: &[0.8] };
         let got = on_threads(|| {
             let mut out = vec![0.0; 14];
             hc_head(&x, H, w, &mut out);

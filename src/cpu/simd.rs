@@ -20,8 +20,6 @@ pub struct Simd {
     pub dot: fn(&[f32], &[f32]) -> f32,
     /// `dot` of one vector with four others, each with the bits that `dot` would give.
     pub dot4: fn(&[f32], [&[f32]; 4]) -> [f32; 4],
-    /// `dot` of bf16 values as they are stored, two bytes each, with as many f32.
-    pub dot_bf16: fn(&[u8], &[f32]) -> f32,
     /// `y += a x` by fused multiply-add; both of one length.
     pub axpy: fn(f32, &[f32], &mut [f32]),
     /// `sum_i a[i] b[i]` in f64; both of one length.
@@ -54,7 +52,6 @@ const PORTABLE: Simd = Simd {
     name: "portable",
     dot: |a, b| body::dot::<FUSED>(a, b),
     dot4: |a, b| body::dot4::<FUSED>(a, b),
-    dot_bf16: |a, b| body::dot_bf16::<FUSED>(a, b),
     axpy: |a, x, y| body::axpy::<FUSED>(a, x, y),
     dot64: |a, b| body::dot64(a, b),
 };
@@ -134,25 +131,6 @@ mod body {
     }
 
     #[inline(always)]
-    pub fn dot_bf16<const FUSED: bool>(a: &[u8], b: &[f32]) -> f32 {
-        assert_eq!(a.len(), 2 * b.len());
-        let wide = |a: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*a)) << 16);
-        let mut acc = [0.0; LANES];
-        let ((a, a_end), (b, b_end)) = (a.as_chunks::<2>().0.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-        for (a, b) in a.iter().zip(b) {
-            let mut values = [0.0; LANES];
-            for l in 0..LANES {
-                values[l] = wide(&a[l]);
-            }
-            lanes::<FUSED>(&values, b, &mut acc);
-        }
-        for (acc, (a, b)) in acc.iter_mut().zip(a_end.iter().zip(b_end)) {
-            *acc = fma::<FUSED>(wide(a), *b, *acc);
-        }
-        tree(acc)
-    }
-
-    #[inline(always)]
     pub fn axpy<const FUSED: bool>(a: f32, x: &[f32], y: &mut [f32]) {
         assert_eq!(x.len(), y.len());
         for (y, x) in y.iter_mut().zip(x) {
@@ -189,7 +167,7 @@ mod avx2 {
     use super::{Simd, body};
 
     /// In `available` only after the features were found.
-    pub const SIMD: Simd = Simd { name: "AVX2 + FMA", dot, dot4, dot_bf16, axpy, dot64 };
+    pub const SIMD: Simd = Simd { name: "AVX2 + FMA", dot, dot4, axpy, dot64 };
 
     fn dot(a: &[f32], b: &[f32]) -> f32 {
         #[target_feature(enable = "avx2,fma")]
@@ -204,15 +182,6 @@ mod avx2 {
         #[target_feature(enable = "avx2,fma")]
         fn kernel(a: &[f32], b: [&[f32]; 4]) -> [f32; 4] {
             body::dot4::<true>(a, b)
-        }
-        // SAFETY: as for `dot`.
-        unsafe { kernel(a, b) }
-    }
-
-    fn dot_bf16(a: &[u8], b: &[f32]) -> f32 {
-        #[target_feature(enable = "avx2,fma")]
-        fn kernel(a: &[u8], b: &[f32]) -> f32 {
-            body::dot_bf16::<true>(a, b)
         }
         // SAFETY: as for `dot`.
         unsafe { kernel(a, b) }
@@ -269,18 +238,6 @@ mod tests {
                 for (four, b) in four.iter().zip(&b) {
                     assert_eq!(four.to_bits(), (s.dot)(&a, b).to_bits(), "{} {n}", s.name);
                 }
-            }
-        }
-    }
-
-    #[test]
-    fn stored_bf16_gives_the_bits_of_decoded() {
-        for s in available() {
-            for n in [1, 16, 63, 200] {
-                let half: Vec<half::bf16> = noise(1, n).into_iter().map(half::bf16::from_f32).collect();
-                let bytes: Vec<u8> = std::iter::once(0).chain(half.iter().flat_map(|h| h.to_le_bytes())).collect();
-                let (wide, b): (Vec<f32>, _) = (half.iter().map(|h| h.to_f32()).collect(), noise(2, n));
-                assert_eq!((s.dot_bf16)(&bytes[1..], &b).to_bits(), (s.dot)(&wide, &b).to_bits(), "{} {n}", s.name);
             }
         }
     }

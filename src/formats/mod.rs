@@ -1,7 +1,8 @@
 //! Weight formats: how the stored bytes of a matrix become numbers, and numbers such bytes.
 //!
 //! [`Format`] says how a `[rows, cols]` matrix is laid out and how many bytes it takes; [`View`]
-//! borrows those bytes and decodes them one row at a time; an [`Encoder`] makes them from rows of f32.
+//! borrows those bytes and decodes them one row at a time; an [`Encoder`] makes them from rows of f32. A [`Matrix`] is
+//! such a view, or the same matrix in the engine layout ([`layout`]).
 //! Decoding does not allocate, and asks for no alignment, because tensors inside a safetensors file
 //! start at any byte.
 //!
@@ -31,6 +32,7 @@ mod golden;
 mod int;
 mod integers;
 pub mod layout;
+mod matrix;
 mod mxfp4;
 mod nibble;
 mod planes;
@@ -44,5 +46,6 @@ pub use codebook::CODEBOOK;
 pub use encode::{EncodeError, Encoded, Encoder, encode};
 pub use format::{BlockScale, Format};
 pub use integers::Integers;
+pub use matrix::Matrix;
 pub use spelling::SPELLINGS;
 pub use view::{View, ViewError};

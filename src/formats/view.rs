@@ -2,6 +2,7 @@
 
 use super::format::{FP8_BLOCK, INT3_GROUP, MXFP4_GROUP};
 use super::{Format, e8, float, fp8, int, mxfp4, planes};
+use std::ops::Range;
 
 /// The bytes of a `[rows, cols]` matrix, borrowed from where they are stored.
 ///
@@ -121,6 +122,25 @@ impl<'a> View<'a> {
             _ => return None,
         }
         Some(())
+    }
+
+    /// Some of the rows. For fp8, whose blocks share scales, they start at a multiple of 128.
+    ///
+    /// # Panics
+    /// When `rows` reaches beyond the matrix.
+    pub fn part(&self, rows: Range<usize>) -> View<'a> {
+        let lines = |bytes: &'a [u8], stride: u64, per: usize| {
+            // Lines of this matrix lie in memory, so that their bytes fit.
+            &bytes[rows.start / per * stride as usize..rows.end.div_ceil(per) * stride as usize]
+        };
+        let cols = self.cols as u64;
+        let scales = match self.format {
+            // A tag of the whole matrix.
+            Format::E8 => self.scales,
+            Format::Fp8Block { .. } => lines(self.scales, self.format.scale_bytes(1, cols), FP8_BLOCK),
+            _ => lines(self.scales, self.format.scale_bytes(1, cols), 1),
+        };
+        View { rows: rows.len(), data: lines(self.data, self.format.row_bytes(cols), 1), scales, ..*self }
     }
 
     pub(super) fn data_row(&self, row: usize) -> &'a [u8] {

@@ -1,7 +1,7 @@
 //! Products with int8 activations, written from the definition in `docs/formats.md`: nothing here is shared with the
 //! kernels of `cpu`.
 
-use crate::formats::{Format, Integers, View};
+use crate::formats::{Format, Integers, Matrix};
 
 /// Widest row with a single scale that takes int8 inputs.
 const WIDEST: usize = 131_072;
@@ -16,9 +16,9 @@ pub struct Codes {
 
 impl Codes {
     /// `None` where inputs stay f32.
-    pub fn read(w: &View, r: usize) -> Option<Codes> {
-        let (share, one_scale) = match w.format {
-            Format::Int8Row | Format::Int4Row | Format::Int2Row if w.cols <= WIDEST => (w.cols.max(1), true),
+    pub fn read(w: &Matrix, r: usize) -> Option<Codes> {
+        let (share, one_scale) = match w.format() {
+            Format::Int8Row | Format::Int4Row | Format::Int2Row if w.cols() <= WIDEST => (w.cols().max(1), true),
             Format::Int4Grouped { group } if group > 0 => {
                 ([64, 32, 16].into_iter().find(|n| (group as usize).is_multiple_of(*n))?, false)
             }
@@ -60,6 +60,7 @@ fn quantised(x: &[f32]) -> (Vec<i64>, f32) {
 mod tests {
     use super::*;
     use crate::cpu::matmul::{Sum, linear};
+    use crate::formats::View;
     use crate::formats::layout::{Tiled, tile};
     use crate::formats::tests::{Random, coded, random_codes};
 
@@ -71,14 +72,14 @@ mod tests {
     fn int4(cols: usize, group: u32, data: &[u8], scales: &[f32], x: &[f32]) -> Option<f32> {
         let scales: Vec<u8> = scales.iter().flat_map(|s| s.to_le_bytes()).collect();
         let view = View::new(Format::Int4Grouped { group }, 1, cols, data, &scales).unwrap();
-        Codes::read(&view, 0).map(|c| c.dot(x))
+        Codes::read(&view.into(), 0).map(|c| c.dot(x))
     }
 
     #[test]
     fn by_hand() {
         // One scale: codes 3 and -2, inputs 127 (code 127, scale 1) and 0.5 (a tie, to 0).
         let view = View::new(Format::Int8Row, 1, 2, &[3, 0xfe], &[0, 0, 0, 0x3f]).unwrap();
-        let codes = Codes::read(&view, 0).unwrap();
+        let codes = Codes::read(&view.into(), 0).unwrap();
         assert_eq!(codes.dot(&[127.0, 0.5]), 3.0 * 127.0 * 0.5);
         assert_eq!(codes.dot(&[127.0, 1.5]), (3.0 * 127.0 - 2.0 * 2.0) * 0.5);
         // Groups of 16: an input of 1000 in one group takes nothing from the other.
@@ -131,7 +132,7 @@ mod tests {
                 linear(x.clone(), view, None, Sum::Int8, &mut got[0]);
                 linear(x.clone(), tiles, None, Sum::Int8, &mut got[1]);
                 for row in 0..rows {
-                    let codes = Codes::read(&view, row).unwrap();
+                    let codes = Codes::read(&tiles.into(), row).unwrap();
                     for (i, x) in x.iter().enumerate() {
                         let want = codes.dot(x);
                         for got in &got {
@@ -159,7 +160,7 @@ mod tests {
                     linear(vec![&x], view, None, sum, &mut y);
                     y[0]
                 };
-                let want = Codes::read(&view, 0).map(|c| c.dot(&x));
+                let want = Codes::read(&view.into(), 0).map(|c| c.dot(&x));
                 assert_eq!(want.is_none(), format == Format::Int8Row && cols > WIDEST, "{format} {cols}");
                 assert_eq!(run(Sum::Int8), want.unwrap_or_else(|| run(Sum::F32)), "{format} {cols}");
             }

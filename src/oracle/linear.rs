@@ -26,7 +26,7 @@ impl Weights {
     pub fn read(w: &Tensor, r: usize, activations: Activations) -> Self {
         let codes = match activations {
             Activations::F32 => None,
-            Activations::Int8 => Codes::read(&w.view(), r),
+            Activations::Int8 => Codes::read(&w.matrix(), r),
         };
         codes.map_or_else(|| Weights::Values(row(w, r)), Weights::Codes)
     }

@@ -83,9 +83,8 @@ impl Cx<'_> {
 
 /// One row of a weight.
 fn row(w: &Tensor, r: usize) -> Vec<f32> {
-    let view = w.view();
-    let mut out = vec![0.0; view.cols];
-    view.decode_row(r, &mut out);
+    let mut out = vec![0.0; w.cols()];
+    w.matrix().decode_row(r, &mut out);
     out
 }
 

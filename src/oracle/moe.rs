@@ -42,7 +42,7 @@ fn choose(cx: &Cx, r: usize, s: &[f32], bias: Option<&[f32]>, router: &Router) -
     if router.table {
         let token = cx.step.rows()[r].token;
         let mut ids = vec![0i64; router.k];
-        cx.weight(0).view().int_row(token as usize, &mut ids);
+        cx.weight(0).matrix().int_row(token as usize, &mut ids);
         let bad = ids.iter().find(|id| !(0..router.experts as i64).contains(*id));
         return match bad {
             Some(id) => Err(OracleError::Table { node: cx.node.path(), token, id: *id, experts: router.experts }),

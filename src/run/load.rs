@@ -2,12 +2,14 @@
 
 use crate::formats::Format;
 use crate::graph::{Graph, expand};
-use crate::ops::Op;
+use crate::ops::{Op, WeightRole};
 use crate::spec::config::ConfigError;
 use crate::spec::{Arch, Config, Diagnostic, Diagnostics, Report};
 use crate::weights::{Bound, Index, Problem, Request, Tensor};
+use rayon::prelude::*;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Where a model's files come from.
 #[derive(Debug, Clone)]
@@ -100,6 +102,8 @@ pub struct Model {
     pub index: Index,
     pub config: Config,
     pub source: ModelSource,
+    /// See [`Model::tiled`].
+    tiled: OnceLock<Arc<Bound>>,
 }
 
 impl Model {
@@ -115,7 +119,7 @@ impl Model {
         let graph = expand(arch, &config, "main")?;
         let index = source.index()?.read_as(read_as)?;
         let weights = bind(&graph, &index).map_err(|p| explain(&graph, &source.label(), p))?;
-        Ok(Model { graph: Arc::new(graph), weights: Arc::new(weights), index, config, source })
+        Ok(Model { graph: Arc::new(graph), weights: Arc::new(weights), index, config, source, tiled: OnceLock::new() })
     }
 }
 
@@ -140,6 +144,38 @@ impl Model {
         found.map(|n| u32::try_from(n).unwrap_or(u32::MAX))
     }
 
+    /// Weights that the processor multiplies with at every token and that are stored in file order, by their numbers.
+    fn in_file_order(&self) -> Vec<usize> {
+        let weights = self.graph.weights.iter().enumerate();
+        let multiplied = weights.filter(|(_, w)| matches!(w.need.role, WeightRole::Matrix | WeightRole::Head));
+        multiplied.map(|(i, _)| i).filter(|i| self.weights.one(*i).can_be_retiled()).collect()
+    }
+
+    /// What [`Model::tiled`] rewrites: tensors and their bytes.
+    pub fn to_retile(&self) -> (usize, u64) {
+        let tensors = self.in_file_order().into_iter().map(|i| self.weights.one(i));
+        let bytes: BTreeMap<&str, u64> = tensors.map(|t| (t.name(), t.bytes())).collect();
+        (bytes.len(), bytes.values().sum())
+    }
+
+    /// The weights as sessions on the processor want them: resident matrices in the engine layout, those of files in
+    /// another order as copies in memory, made once. Experts stay where they are, and so does an embedding, of which
+    /// a token reads one row. Results have the same bits in either order.
+    pub fn tiled(&self) -> Arc<Bound> {
+        let make = || {
+            let tensors: Vec<(usize, &Tensor)> =
+                self.in_file_order().into_iter().map(|i| (i, self.weights.one(i))).collect();
+            // A tensor that two nodes read is copied once.
+            let distinct: BTreeMap<&str, &Tensor> = tensors.iter().map(|(_, t)| (t.name(), *t)).collect();
+            let distinct: Vec<&Tensor> = distinct.into_values().collect();
+            let copies: HashMap<&str, Tensor> =
+                distinct.into_par_iter().filter_map(|t| Some((t.name(), t.retiled()?))).collect();
+            let new = tensors.iter().filter_map(|(i, t)| Some((*i, copies.get(t.name())?.clone())));
+            Arc::new(self.weights.with(new))
+        };
+        self.tiled.get_or_init(make).clone()
+    }
+
     /// Weights that every token reads: all but the experts.
     fn resident(&self) -> impl Iterator<Item = &crate::weights::Tensor> {
         let dense = self.graph.weights.iter().enumerate().filter(|(_, w)| w.need.experts.is_none());
@@ -152,12 +188,8 @@ impl Model {
 
     /// Touches every page of the resident weights, so that they are in memory. `done` gets bytes as they come.
     pub fn warm(&self, done: &mut dyn FnMut(u64)) {
-        const PAGE: usize = 4096;
         for t in self.resident() {
-            let view = t.view();
-            for part in [view.data, view.scales] {
-                std::hint::black_box(part.iter().step_by(PAGE).fold(0u8, |a, b| a ^ b));
-            }
+            t.touch();
             done(t.bytes());
         }
     }

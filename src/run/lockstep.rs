@@ -26,7 +26,7 @@ impl Lockstep {
     pub fn new(model: &Model, sizes: Sizes, activations: Activations) -> Self {
         let (graph, limits) = (model.graph.clone(), sizes.limits(model));
         let oracle = Oracle::new(graph.clone(), model.weights.clone(), limits).with_activations(activations);
-        let cpu = Cpu::new(graph.clone(), model.weights.clone(), limits).with_activations(activations);
+        let cpu = Cpu::new(graph.clone(), model.tiled(), limits).with_activations(activations);
         Self { graph, oracle, cpu }
     }
 

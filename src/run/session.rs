@@ -77,18 +77,21 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session on the host, with f32 activations.
+    /// A session on the host, with f32 activations. On the processor, the first one of a model rewrites resident matrices
+    /// that are stored in file order ([`Model::tiled`]).
     pub fn new(model: &Model, device: Device, sizes: Sizes) -> Self {
         Self::with_activations(model, device, sizes, Activations::F32)
     }
 
-    /// A session on the host that takes the inputs of products with integer-coded weights as asked for.
+    /// As [`Session::new`], with the inputs of products with integer-coded weights taken as asked for.
     pub fn with_activations(model: &Model, device: Device, sizes: Sizes, activations: Activations) -> Self {
         let limits = sizes.limits(model);
-        let (graph, weights) = (model.graph.clone(), model.weights.clone());
+        let graph = model.graph.clone();
         let backend = match device {
-            Device::Oracle => Backend::Oracle(Oracle::new(graph, weights, limits).with_activations(activations)),
-            Device::Cpu => Backend::Cpu(Cpu::new(graph, weights, limits).with_activations(activations)),
+            Device::Oracle => {
+                Backend::Oracle(Oracle::new(graph, model.weights.clone(), limits).with_activations(activations))
+            }
+            Device::Cpu => Backend::Cpu(Cpu::new(graph, model.tiled(), limits).with_activations(activations)),
         };
         Self { backend, limits }
     }

@@ -75,6 +75,16 @@ impl Bound {
         formats.all(|f| f == first).then_some(first)
     }
 
+    /// The same with other tensors for some requests without experts.
+    ///
+    /// # Panics
+    /// When there is no such request.
+    pub fn with(&self, tensors: impl IntoIterator<Item = (usize, Tensor)>) -> Bound {
+        let mut bound = self.clone();
+        tensors.into_iter().for_each(|(request, tensor)| bound.tensors[request] = vec![tensor]);
+        bound
+    }
+
     /// Bytes of all bound tensors. A tensor that answers two requests counts twice.
     pub fn bytes(&self) -> u64 {
         self.tensors.iter().flatten().map(Tensor::bytes).sum()
@@ -201,6 +211,7 @@ impl<'a> Binder<'a> {
                 format: resolved.format,
                 rows: resolved.rows,
                 cols: resolved.cols,
+                tiled: resolved.tiled,
                 data: place(&logical.data, resolved.data),
                 scales: logical.scale.as_ref().map(|(_, part)| place(part, part.range.clone())),
             }),

@@ -3,6 +3,7 @@
 //! Everything the header claims is checked here, once, so the rest of the module can slice the
 //! mapped bytes without further doubts. Source: formats.md section 9.2.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -11,6 +12,7 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
 use super::dtype::Dtype;
 use super::json::{Pairs, repeated};
+use super::tiles::{TILES, TileStamp};
 
 /// Longest accepted header. The largest published checkpoints need a few MiB per shard.
 pub(super) const MAX_HEADER: u64 = 512 << 20;
@@ -32,6 +34,8 @@ pub(super) struct Stored {
     pub(super) shape: Vec<u64>,
     /// Position in the whole file.
     pub(super) range: Range<usize>,
+    /// What the metadata says, if the bytes are in the engine layout.
+    pub(super) tiles: Option<TileStamp>,
 }
 
 /// What is wrong with a safetensors header.
@@ -118,6 +122,15 @@ pub enum HeaderError {
     /// Unreadable format stamps.
     #[error("its `colibri.fmt` metadata is not a JSON map of names: {0}")]
     Stamps(serde_json::Error),
+    /// Unreadable stamps of the engine layout.
+    #[error("its `{TILES}` metadata is not a JSON map of stamps: {0}")]
+    Tiles(serde_json::Error),
+    /// A stamp of the engine layout without its tensor.
+    #[error("its `{TILES}` metadata describes `{tensor}`, which is not in the file")]
+    Absent {
+        /// The name in the metadata.
+        tensor: String,
+    },
 }
 
 /// Reads and checks the header of a file given as bytes.
@@ -131,13 +144,17 @@ pub(super) fn parse(file: &[u8]) -> Result<Header, HeaderError> {
         return Err(HeaderError::Repeated { key: key.to_owned() });
     }
     let data_len = (file.len() - data_start) as u64;
-    let tensors = raw
+    let mut tensors = raw
         .tensors
         .into_iter()
         .map(|(name, tensor)| check_tensor(name, tensor, data_start, data_len))
         .collect::<Result<Vec<_>, _>>()?;
     check_overlap(&tensors)?;
-    Ok(Header { tensors, stamps: read_stamps(raw.metadata)? })
+    if let Some(key) = repeated(raw.metadata.iter().map(|(key, _)| key.as_str())) {
+        return Err(HeaderError::Repeated { key: key.to_owned() });
+    }
+    add_tiles(&mut tensors, &raw.metadata)?;
+    Ok(Header { tensors, stamps: read_stamps(&raw.metadata)? })
 }
 
 /// The JSON text and the position of the data behind it.
@@ -173,7 +190,7 @@ fn check_tensor(name: String, raw: RawTensor, data_start: usize, data: u64) -> R
     }
     // Both offsets lie inside the file, whose length is a usize.
     let range = data_start + begin as usize..data_start + end as usize;
-    Ok(Stored { name, dtype, shape, range })
+    Ok(Stored { name, dtype, shape, range, tiles: None })
 }
 
 /// Gaps between tensors are fine (writers pad); shared bytes mean a damaged or crafted header.
@@ -191,15 +208,28 @@ fn check_overlap(tensors: &[Stored]) -> Result<(), HeaderError> {
     Ok(())
 }
 
-fn read_stamps(metadata: Vec<(String, String)>) -> Result<Vec<(String, String)>, HeaderError> {
-    if let Some(key) = repeated(metadata.iter().map(|(key, _)| key.as_str())) {
-        return Err(HeaderError::Repeated { key: key.to_owned() });
-    }
+fn read_stamps(metadata: &[(String, String)]) -> Result<Vec<(String, String)>, HeaderError> {
     let Some((_, text)) = metadata.iter().find(|(key, _)| key == STAMPS) else {
         return Ok(Vec::new());
     };
     let Pairs(stamps) = serde_json::from_str(text).map_err(HeaderError::Stamps)?;
     Ok(stamps)
+}
+
+/// Gives every stamp of the engine layout to its tensor.
+fn add_tiles(tensors: &mut [Stored], metadata: &[(String, String)]) -> Result<(), HeaderError> {
+    let Some((_, text)) = metadata.iter().find(|(key, _)| key == TILES) else { return Ok(()) };
+    let Pairs(stamps) = serde_json::from_str::<Pairs<TileStamp>>(text).map_err(HeaderError::Tiles)?;
+    if let Some(key) = repeated(stamps.iter().map(|(name, _)| name.as_str())) {
+        return Err(HeaderError::Repeated { key: key.to_owned() });
+    }
+    let mut stamps: HashMap<String, TileStamp> = stamps.into_iter().collect();
+    tensors.iter_mut().for_each(|tensor| tensor.tiles = stamps.remove(&tensor.name));
+    // The first by name, so that a file has one message.
+    match stamps.into_keys().min() {
+        Some(tensor) => Err(HeaderError::Absent { tensor }),
+        None => Ok(()),
+    }
 }
 
 #[derive(Deserialize)]

@@ -72,13 +72,13 @@ impl Index {
             let header = header::parse(shard.bytes())
                 .map_err(|source| Error::Header { file: shard.label().to_owned(), source })?;
             for tensor in header.tensors {
-                let header::Stored { name, dtype, shape, range } = tensor;
+                let header::Stored { name, dtype, shape, range, tiles } = tensor;
                 bytes = bytes.saturating_add(range.len() as u64);
                 if let Some(other) = stored.get(&name) {
                     let first = shards[other.shard].label().to_owned();
                     return Err(Error::Duplicate { name, first, second: shard.label().to_owned() });
                 }
-                stored.insert(name, Part { shard: number, dtype, shape, range });
+                stored.insert(name, Part { shard: number, dtype, shape, range, tiles });
             }
             for (name, stamp) in header.stamps {
                 add_stamp(&mut stamps, name, stamp, shard.label())?;

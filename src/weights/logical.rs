@@ -10,12 +10,14 @@
 //! | `X.weight_packed` | `X.weight_scale` | `X.weight` | [`Pairing::Packed`] |
 //! | `X.weight` (I8 or F8_E4M3) | `X.scale` | `X.weight` | [`Pairing::Scaled`] |
 //! | `X.weight` (F8_E4M3) | `X.weight_scale_inv` | `X.weight` | [`Pairing::Scaled`] |
+//! | `N` with a stamp of the engine layout | inside | `N` | [`Pairing::Plain`] |
 //! | any other `N` | none | `N` | [`Pairing::Plain`] |
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use super::dtype::Dtype;
+use super::tiles::TileStamp;
 
 /// One stored tensor and where it lies.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub(super) struct Part {
     pub(super) shape: Vec<u64>,
     /// Byte range in the shard's file.
     pub(super) range: Range<usize>,
+    /// What the metadata says, if the bytes are in the engine layout.
+    pub(super) tiles: Option<TileStamp>,
 }
 
 impl Part {
@@ -80,6 +84,9 @@ pub(super) fn group(stored: &HashMap<String, Part>, mut stamps: HashMap<String, 
 
 /// Logical name, pairing and stored scale name of the codes `name`.
 fn scales_of(stored: &HashMap<String, Part>, name: &str, part: &Part) -> (String, Pairing, Option<String>) {
+    if part.tiles.is_some() {
+        return (name.to_owned(), Pairing::Plain, None);
+    }
     let present = |scale: String| stored.contains_key(&scale).then_some(scale);
     if let Some(scale) = present(format!("{name}.qs")) {
         return (name.to_owned(), Pairing::Sidecar, Some(scale));

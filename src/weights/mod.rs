@@ -8,10 +8,11 @@
 //! 3. `bind` takes the [`Request`]s of a model graph and answers with [`Tensor`]s, or with every
 //!    [`Problem`] it met; `resolve` and `infer` work out each tensor's [`Format`].
 //! 4. `stored` shows tensors as they lie in the files, for whoever copies or lists them without a graph.
-//! 5. A [`Tensor`] lends a [`View`] of the mapped bytes; nothing is copied.
+//! 5. A [`Tensor`] lends a [`Matrix`] of the mapped bytes; nothing is copied. `tiles` is what files say of matrices
+//!    in the engine layout.
 //!
 //! [`Format`]: crate::formats::Format
-//! [`View`]: crate::formats::View
+//! [`Matrix`]: crate::formats::Matrix
 
 mod bind;
 mod dtype;
@@ -28,6 +29,7 @@ mod stored;
 mod tensor;
 #[cfg(test)]
 mod tests;
+mod tiles;
 
 pub use bind::{Bound, Request};
 pub use error::Error;
@@ -37,3 +39,4 @@ pub use infer::stamp_for;
 pub use problem::Problem;
 pub use stored::{Stored, Summary};
 pub use tensor::Tensor;
+pub use tiles::{PADDING, TILES, TileStamp, TiledShape};

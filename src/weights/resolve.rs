@@ -7,6 +7,7 @@ use crate::formats::{BlockScale, Format};
 use super::dtype::Dtype;
 use super::infer::{Evidence, infer};
 use super::logical::{Logical, Pairing, Part};
+use super::tiles::TileStamp;
 
 /// The shape a request wants.
 #[derive(Clone, Copy)]
@@ -22,6 +23,8 @@ pub(super) struct Resolved {
     pub(super) rows: usize,
     pub(super) cols: usize,
     pub(super) data: Range<usize>,
+    /// Whether the bytes are in the engine layout.
+    pub(super) tiled: bool,
 }
 
 /// Why a tensor does not fit.
@@ -34,6 +37,9 @@ pub(super) enum Misfit {
 
 /// Works out how `tensor` answers a request for `want`.
 pub(super) fn resolve(tensor: &Logical, want: Want) -> Result<Resolved, Misfit> {
+    if let Some(stamp) = &tensor.data.tiles {
+        return tiled(&tensor.data, stamp, want);
+    }
     let mut data = tensor.data.range.clone();
     let format = match (tensor.pairing, &tensor.scale) {
         (Pairing::Plain, _) => {
@@ -57,13 +63,25 @@ pub(super) fn resolve(tensor: &Logical, want: Want) -> Result<Resolved, Misfit> 
     finish(tensor, format, data, want)
 }
 
+/// A matrix in the engine layout: its stamp decides, and must agree with the bytes.
+fn tiled(data: &Part, stamp: &TileStamp, want: Want) -> Result<Resolved, Misfit> {
+    let shape = stamp.read().map_err(Misfit::Format)?;
+    let (rows, cols) = (shape.rows as u64, shape.cols as u64);
+    if matrix(want.shape) != (rows, cols) {
+        return Err(Misfit::Shape(vec![rows, cols]));
+    }
+    shape.check(data).map_err(Misfit::Format)?;
+    let data = data.range.start..data.range.start + shape.bytes;
+    Ok(Resolved { format: shape.format, rows: shape.rows, cols: shape.cols, data, tiled: true })
+}
+
 /// Last gate: whatever led to `format`, both byte ranges must have the lengths it needs.
 fn finish(tensor: &Logical, format: Format, data: Range<usize>, want: Want) -> Result<Resolved, Misfit> {
     let (rows, cols) = matrix(want.shape);
     let scales = tensor.scale.as_ref().map_or(0, |(_, part)| part.bytes());
     let fits = format.data_bytes(rows, cols) == data.len() as u64 && format.scale_bytes(rows, cols) == scales;
     match (usize::try_from(rows), usize::try_from(cols)) {
-        (Ok(rows), Ok(cols)) if fits => Ok(Resolved { format, rows, cols, data }),
+        (Ok(rows), Ok(cols)) if fits => Ok(Resolved { format, rows, cols, data, tiled: false }),
         _ => Err(Misfit::Shape(tensor.data.shape.clone())),
     }
 }

@@ -3,6 +3,7 @@
 use super::dtype::Dtype;
 use super::infer::{exact_stamp, stamped_group};
 use super::logical::{Logical, Pairing, Part};
+use super::tiles::TileStamp;
 use super::{Error, Index};
 use crate::formats::{BlockScale, Format};
 use crate::names::{glob, near};
@@ -18,6 +19,8 @@ pub struct Stored<'a> {
     pub shape: &'a [u64],
     /// The mapped bytes.
     pub bytes: &'a [u8],
+    /// What the metadata says, if the bytes are in the engine layout.
+    pub tiles: Option<&'a TileStamp>,
 }
 
 /// What can be said about a weight without the shape that a graph gives.
@@ -43,6 +46,7 @@ impl Index {
                 dtype: part.dtype.to_string(),
                 shape: &part.shape,
                 bytes: &self.shard(part).bytes()[part.range.clone()],
+                tiles: part.tiles.as_ref(),
             })
             .collect()
     }
@@ -55,6 +59,11 @@ impl Index {
     /// Whether a weight's format is decided by byte counts: codes with scales in `NAME.qs`.
     pub fn has_sidecar(&self, name: &str) -> bool {
         self.logical().get(name).is_some_and(|logical| logical.pairing == Pairing::Sidecar)
+    }
+
+    /// Whether a weight's bytes are stamped as being in the engine layout.
+    pub fn is_tiled(&self, name: &str) -> bool {
+        self.logical().get(name).is_some_and(|logical| logical.data.tiles.is_some())
     }
 
     /// Every file with its path (or the label of embedded bytes) and its mapped content.
@@ -109,6 +118,13 @@ fn summary(logical: &Logical) -> Summary {
     let elements = logical.data.bytes() / logical.data.dtype.width();
     let known = |format: Format, parameters: u64| (format.name().into_owned(), Some(parameters));
     let scale = logical.scale.as_ref().map(|(_, part)| part.dtype);
+    if let Some(stamp) = &logical.data.tiles {
+        let (format, parameters) = match stamp.read() {
+            Ok(shape) => known(shape.format, (shape.rows as u64).saturating_mul(shape.cols as u64)),
+            Err(_) => ("unknown tiles".to_owned(), None),
+        };
+        return Summary { format, parameters, bytes };
+    }
     let (format, parameters) = match (logical.pairing, logical.data.dtype, scale) {
         (Pairing::Plain, dtype, _) => (dtype.to_string().to_lowercase(), Some(elements)),
         (Pairing::Packed, ..) | (Pairing::Scaled, Dtype::I8, _) => known(Format::Mxfp4, 2 * elements),

@@ -11,6 +11,7 @@ mod convert;
 mod demo;
 mod diagnostics;
 mod formats;
+mod layout;
 mod models;
 mod plans;
 mod random;

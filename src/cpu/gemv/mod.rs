@@ -24,7 +24,6 @@ pub mod input;
 mod ints;
 mod isa;
 mod lattice;
-mod matrix;
 mod order;
 mod portable;
 mod source;
@@ -33,5 +32,4 @@ mod table;
 mod tests;
 
 pub use input::Input;
-pub use matrix::Matrix;
 pub use table::{Kernels, available, kernels};

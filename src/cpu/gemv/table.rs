@@ -4,11 +4,10 @@ use super::floats::{self, Values};
 use super::input::{DIGITS, Form, Input, form};
 use super::ints::{self, Codes};
 use super::isa::Isa;
-use super::matrix::Matrix;
 use super::source::{Rows, Source, Tile};
-use crate::formats::Format;
 use crate::formats::activation::Activations;
 use crate::formats::layout::TILE;
+use crate::formats::{Format, Matrix};
 use std::sync::OnceLock;
 
 /// The kernels of one instruction set.

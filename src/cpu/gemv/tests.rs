@@ -5,7 +5,7 @@ use super::*;
 use crate::cpu::testing::{bits, close, noise, product};
 use crate::formats::activation::{Activations, int8};
 use crate::formats::layout::{TILE, Tiled, tile};
-use crate::formats::{BlockScale, Encoded, Format, View, encode};
+use crate::formats::{BlockScale, Encoded, Format, Matrix, View, encode};
 
 fn all() -> Vec<Format> {
     let scales = [BlockScale::F32, BlockScale::Ue8m0].map(|scale| Format::Fp8Block { scale });

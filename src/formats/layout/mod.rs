@@ -30,9 +30,9 @@ mod planes;
 #[cfg(test)]
 mod tests;
 
-pub use planes::Plane;
+pub use planes::{Plane, of as planes};
 
-use super::{Format, View, ViewError};
+use super::{Format, Integers, View, ViewError};
 use planes::Part;
 
 /// What a file says whose tensors are stored like this (`"layout"` in its metadata).
@@ -50,16 +50,31 @@ const E8_TAG: [u8; 4] = 6f32.to_le_bytes();
 /// Bytes of a `[rows, cols]` matrix in the engine layout; `None` for integer tables, which have none, and for sizes
 /// that no memory has.
 pub fn bytes(format: Format, rows: usize, cols: usize) -> Option<usize> {
-    let planes = planes::of(format, rows, cols)?;
-    Some(planes.last().map_or(0, |p| p.at + p.bytes))
+    Some(planes(format, rows, cols)?.last().map_or(0, |p| p.at + p.bytes))
+}
+
+/// Whether a matrix is worth tiling: it has a whole tile of rows and of columns, so that less than half of the
+/// layout's bytes are filling. Vectors are not, which a tile would make 16 times as long, and integer tables, which
+/// have no layout.
+pub fn suits(format: Format, rows: usize, cols: usize) -> bool {
+    rows >= TILE && cols >= COLS && bytes(format, rows, cols).is_some()
 }
 
 /// Rewrites a matrix from file order into the engine layout. `None` for formats that have no layout.
 pub fn tile(view: &View) -> Option<Vec<u8>> {
     let mut out = vec![0; bytes(view.format, view.rows, view.cols)?];
-    for plane in planes::of(view.format, view.rows, view.cols)? {
+    tile_into(view, &mut out);
+    Some(out)
+}
+
+/// As [`tile`], over bytes that are there; those between planes stay as they are.
+///
+/// # Panics
+/// When `out` is shorter than [`bytes`]. Formats without a layout write nothing.
+pub fn tile_into(view: &View, out: &mut [u8]) {
+    for plane in planes(view.format, view.rows, view.cols).unwrap_or_default() {
         let rows = plane.file_rows(view);
-        let tiles = out[plane.at..][..plane.bytes].chunks_exact_mut((plane.items * plane.lanes * plane.width).max(1));
+        let tiles = out[plane.at..][..plane.bytes].chunks_exact_mut(plane.tile_bytes().max(1));
         for (t, tile) in tiles.enumerate() {
             for lane in 0..plane.lanes {
                 let row = rows.get(plane.file_row(t, lane));
@@ -67,7 +82,30 @@ pub fn tile(view: &View) -> Option<Vec<u8>> {
             }
         }
     }
-    Some(out)
+}
+
+/// The bytes of a matrix in the engine layout, at an address that is a multiple of [`ALIGN`] as in a file.
+#[derive(Clone, Debug)]
+pub struct Buffer(Vec<Line>);
+
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; ALIGN]);
+
+impl Buffer {
+    /// As [`tile`].
+    pub fn tile(view: &View) -> Option<Buffer> {
+        let lines = bytes(view.format, view.rows, view.cols)?.div_ceil(ALIGN);
+        let mut buffer = Buffer(vec![Line([0; ALIGN]); lines]);
+        tile_into(view, bytemuck::cast_slice_mut(&mut buffer.0));
+        Some(buffer)
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
 }
 
 /// A matrix in the engine layout, borrowed.
@@ -97,7 +135,7 @@ impl<'a> Tiled<'a> {
             return Err(ViewError { format, rows, cols, part: "tiles", need, found: bytes.len() as u64 });
         }
         let mut planes = Planes::default();
-        let known = planes::of(format, rows, cols).unwrap_or_default();
+        let known = self::planes(format, rows, cols).unwrap_or_default();
         planes.iter_mut().zip(known).for_each(|(place, plane)| *place = Some(plane));
         Ok(Tiled { format, rows, cols, bytes, planes })
     }
@@ -144,6 +182,19 @@ impl<'a> Tiled<'a> {
     /// # Panics
     /// When `row >= rows` or `out` is shorter than `cols`.
     pub fn decode_row(&self, row: usize, out: &mut [f32]) {
+        self.in_file_order(row, |view| view.decode_row(0, out));
+    }
+
+    /// The integers of a row, as [`View::integers`].
+    ///
+    /// # Panics
+    /// When `row >= rows`.
+    pub fn integers(&self, row: usize) -> Option<Integers> {
+        self.in_file_order(row, |view| view.integers(0))
+    }
+
+    /// Shows a row as it would lie in a file.
+    fn in_file_order<T>(&self, row: usize, see: impl FnOnce(View) -> T) -> T {
         assert!(row < self.rows, "row {row} of a matrix of {} rows", self.rows);
         let mut data = vec![0; self.format.data_bytes(1, self.cols as u64) as usize];
         let mut scales = vec![0; self.format.scale_bytes(1, self.cols as u64) as usize];
@@ -154,6 +205,6 @@ impl<'a> Tiled<'a> {
             };
             plane.read_row(self.bytes, row, out);
         }
-        View { format: self.format, rows: 1, cols: self.cols, data: &data, scales: &scales }.decode_row(0, out);
+        see(View { format: self.format, rows: 1, cols: self.cols, data: &data, scales: &scales })
     }
 }

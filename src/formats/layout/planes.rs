@@ -48,6 +48,11 @@ impl<'a> Lines<'a> {
 }
 
 impl Plane {
+    /// Bytes of a tile in this plane.
+    pub fn tile_bytes(&self) -> usize {
+        self.items * self.lanes * self.width
+    }
+
     pub(super) fn file_rows<'a>(&self, view: &View<'a>) -> Lines<'a> {
         let bytes = match self.part {
             Part::Data => view.data,
@@ -80,8 +85,14 @@ impl Plane {
 
     /// The inverse: collects the items of matrix row `row` into its line.
     pub(super) fn read_row(&self, bytes: &[u8], row: usize, line: &mut [u8]) {
-        let tile = &bytes[self.at + row / TILE * self.items * self.lanes * self.width..];
+        let tile = &bytes[self.at + row / TILE * self.tile_bytes()..];
         let lane = row % TILE % self.lanes;
+        if self.block == (4, 1, 0) && self.lanes == TILE {
+            // Words one after the other: most bytes of most formats.
+            let words = tile[..self.tile_bytes()].chunks_exact(4 * TILE).map(|words| &words[4 * lane..][..4]);
+            line.chunks_mut(4).zip(words).for_each(|(to, word)| to.copy_from_slice(&word[..to.len()]));
+            return;
+        }
         for item in 0..self.items {
             let from = &tile[(item * self.lanes + lane) * self.width..][..self.width];
             let Some(to) = line.get_mut(self.offset(item)..) else { continue };
@@ -143,8 +154,8 @@ fn kinds(format: Format, cols: usize) -> Option<Vec<Kind>> {
     })
 }
 
-/// The planes of a `[rows, cols]` matrix in their order.
-pub(super) fn of(format: Format, rows: usize, cols: usize) -> Option<Vec<Plane>> {
+/// The planes of a `[rows, cols]` matrix in their order; `None` where there is no layout.
+pub fn of(format: Format, rows: usize, cols: usize) -> Option<Vec<Plane>> {
     let (wide, tiles) = (cols.checked_next_multiple_of(COLS)?, rows.div_ceil(TILE));
     let mut at = 0usize;
     let mut out = vec![];

@@ -1,10 +1,10 @@
 //! Times the products with stored matrices beside the memory they read from.
 
-use crate::cpu::gemv::{Matrix, kernels};
+use crate::cpu::gemv::kernels;
 use crate::cpu::matmul::{Sum, linear};
 use crate::formats::activation::Activations;
 use crate::formats::layout::{STAMP, Tiled, tile};
-use crate::formats::{BlockScale, Format, View, encode};
+use crate::formats::{BlockScale, Format, Matrix, View, encode};
 use rayon::prelude::*;
 use std::hint::black_box;
 use std::time::Instant;

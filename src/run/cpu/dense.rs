@@ -23,7 +23,7 @@ pub(super) fn glu_of(kind: GluKind) -> Glu {
 
 impl Work<'_> {
     pub(super) fn embed(&self, n: &Node, d: usize, repeat: usize) -> Made {
-        let w = self.view(n, 0)?;
+        let w = self.matrix(n, 0)?;
         made(self.rows().len() * repeat * d, |out| {
             for (row, out) in self.rows().iter().zip(out.chunks_exact_mut(repeat * d)) {
                 out.chunks_exact_mut(d).for_each(|copy| w.decode_row(row.token as usize, copy));
@@ -32,32 +32,32 @@ impl Work<'_> {
     }
 
     pub(super) fn linear(&self, n: &Node, inp: usize, out: usize, bias: bool) -> Made {
-        let (x, w) = (self.tensor(n, 0)?, self.view(n, 0)?);
+        let (x, w) = (self.tensor(n, 0)?, self.matrix(n, 0)?);
         let bias = if bias { Some(self.vector(n, 1)?) } else { None };
         let x: Vec<&[f32]> = x.chunks_exact(inp).collect();
         made(x.len() * out, |y| matmul::linear(x, w, bias.as_deref(), self.sum, y))
     }
 
     pub(super) fn router_logits(&self, n: &Node, inp: usize, experts: usize) -> Made {
-        let (x, w) = (self.tensor(n, 0)?, self.view(n, 0)?);
+        let (x, w) = (self.tensor(n, 0)?, self.matrix(n, 0)?);
         let x: Vec<&[f32]> = x.chunks_exact(inp).collect();
         made(x.len() * experts, |y| matmul::linear(x, w, None, Sum::F64, y))
     }
 
     pub(super) fn head(&self, n: &Node, inp: usize, out: usize) -> Made {
-        let (x, w) = (self.tensor(n, 0)?, self.view(n, 0)?);
+        let (x, w) = (self.tensor(n, 0)?, self.matrix(n, 0)?);
         let x: Vec<&[f32]> = self.step.outputs().iter().map(|r| &x[r * inp..][..inp]).collect();
         made(x.len() * out, |y| matmul::linear(x, w, None, self.sum, y))
     }
 
     /// `rows` of each group's rows: all of LinearGrouped, the value rows of MlaExpandV.
     pub(super) fn grouped(&self, n: &Node, groups: usize, rows: Range<usize>) -> Made {
-        let (x, w) = (self.tensor(n, 0)?, self.view(n, 0)?);
-        made(x.len() / w.cols * rows.len(), |y| matmul::linear_grouped(x, w, groups, rows, self.sum, y))
+        let (x, w) = (self.tensor(n, 0)?, self.matrix(n, 0)?);
+        made(x.len() / w.cols() * rows.len(), |y| matmul::linear_grouped(x, w, groups, rows, self.sum, y))
     }
 
     pub(super) fn absorb_q(&self, n: &Node, heads: usize, nope: usize, rank: usize) -> Made {
-        let (q, w) = (self.tensor(n, 0)?, self.view(n, 0)?);
+        let (q, w) = (self.tensor(n, 0)?, self.matrix(n, 0)?);
         made(q.len() / nope * rank, |y| latent::absorb_q(q, w, heads, nope, y))
     }
 

@@ -52,14 +52,14 @@ impl Work<'_> {
     /// The experts of a row's token.
     fn tabled(&self, n: &Node, row: usize, r: &op::Router) -> Result<Vec<u32>, CpuError> {
         let (token, table) = (self.rows()[row].token, self.weight(n, 0)?);
-        let view = table.view();
+        let matrix = table.matrix();
         let refuse = |why: String| CpuError::TableFormat { node: n.path(), name: table.name().to_owned(), why };
-        if token as usize >= view.rows {
-            return Err(refuse(format!("it has {} rows, but there is a token {token}", view.rows)));
+        if token as usize >= matrix.rows() {
+            return Err(refuse(format!("it has {} rows, but there is a token {token}", matrix.rows())));
         }
         let mut ids = vec![0; r.k];
-        if view.int_row(token as usize, &mut ids).is_none() {
-            return Err(refuse(format!("it is {}, but expert ids are integers", view.format)));
+        if matrix.int_row(token as usize, &mut ids).is_none() {
+            return Err(refuse(format!("it is {}, but expert ids are integers", matrix.format())));
         }
         let known = |id: &i64| u32::try_from(*id).ok().filter(|e| (*e as usize) < r.experts).ok_or(*id);
         let ids: Result<Vec<u32>, i64> = ids.iter().map(known).collect();
@@ -71,8 +71,8 @@ impl Work<'_> {
         let [gate, up, down] = n.weights[..] else {
             return Err(CpuError::Kind { node: n.path(), want: "three weights" });
         };
-        let view = |w: crate::graph::WeightId, e: u32| self.weights.expert(w.0 as usize, e as usize).view();
-        let expert = |e: u32| Expert { gate: view(gate, e).into(), up: view(up, e).into(), down: view(down, e).into() };
+        let matrix = |w: crate::graph::WeightId, e: u32| self.weights.expert(w.0 as usize, e as usize).matrix();
+        let expert = |e: u32| Expert { gate: matrix(gate, e), up: matrix(up, e), down: matrix(down, e) };
         let visits = Visits { ids, weights, k };
         made(x.len() / inp * out, |y| experts::moe_experts(x, inp, visits, glu_of(kind), self.sum, expert, y))
     }

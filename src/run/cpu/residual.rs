@@ -32,7 +32,7 @@ impl Work<'_> {
     }
 
     pub(super) fn hc_weights(&self, n: &Node, h: Hyper, iters: usize) -> Made {
-        let (x, mix, base, scale) = (self.tensor(n, 0)?, self.view(n, 0)?, self.vector(n, 1)?, self.vector(n, 2)?);
+        let (x, mix, base, scale) = (self.tensor(n, 0)?, self.matrix(n, 0)?, self.vector(n, 1)?, self.vector(n, 2)?);
         let w = HyperWeights { mix, base: &base, scale: &scale };
         let outs = 2 * h.n + h.n * h.n;
         made(self.rows().len() * outs, |y| residual::hc_weights(x, h, iters, w, y))
@@ -50,7 +50,7 @@ impl Work<'_> {
     }
 
     pub(super) fn hc_head(&self, n: &Node, h: Hyper) -> Made {
-        let (x, mix, base, scale) = (self.tensor(n, 0)?, self.view(n, 0)?, self.vector(n, 1)?, self.vector(n, 2)?);
+        let (x, mix, base, scale) = (self.tensor(n, 0)?, self.matrix(n, 0)?, self.vector(n, 1)?, self.vector(n, 2)?);
         let w = HyperWeights { mix, base: &base, scale: &scale };
         made(self.rows().len() * h.d, |y| residual::hc_head(x, h, w, y))
     }

@@ -49,7 +49,7 @@ impl Work<'_> {
     }
 
     pub(super) fn conv(&mut self, n: &Node, channels: usize, taps: usize, act: bool) -> Made {
-        let (state, w) = (self.state(n)?, decode(self.view(n, 0)?));
+        let (state, w) = (self.state(n)?, decode(self.matrix(n, 0)?));
         let x = self.shared(n, 0)?.clone();
         let row = |r: usize| &x[r * channels..][..channels];
         let value = {

@@ -3,7 +3,7 @@
 use super::error::CpuError;
 use crate::cpu::matmul::Sum;
 use crate::cpu::{decode, rope};
-use crate::formats::View;
+use crate::formats::Matrix;
 use crate::graph::{Graph, Node, Row, States, Step, Value};
 use crate::ops::{Op, ResourceId, RowDim, Type};
 use crate::weights::{Bound, Tensor};
@@ -122,13 +122,13 @@ impl<'a> Work<'a> {
         Ok(self.weights.one(id.0 as usize))
     }
 
-    pub(in crate::run) fn view(&self, node: &Node, i: usize) -> Result<View<'a>, CpuError> {
-        Ok(self.weight(node, i)?.view())
+    pub(in crate::run) fn matrix(&self, node: &Node, i: usize) -> Result<Matrix<'a>, CpuError> {
+        Ok(self.weight(node, i)?.matrix())
     }
 
     /// A weight's values.
     pub(in crate::run) fn vector(&self, node: &Node, i: usize) -> Result<Vec<f32>, CpuError> {
-        Ok(decode(self.view(node, i)?))
+        Ok(decode(self.matrix(node, i)?))
     }
 
     /// What the rows of an input stand for.

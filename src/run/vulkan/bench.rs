@@ -6,7 +6,7 @@
 use super::bind::{self, BoundPlan, On};
 use super::weights::{self, DeviceWeights, Source};
 use super::{Options, VulkanError, needs, state_buffers};
-use crate::formats::{Encoded, Format, encode};
+use crate::formats::{Encoded, Format, Matrix, View, encode};
 use crate::graph::{Graph, Limits, Role, Row, States, Step, StepError, WeightId};
 use crate::plan::compile::Instr;
 use crate::plan::place::Rule;
@@ -92,12 +92,14 @@ impl<'a> Random<'a> {
 }
 
 impl Source for Random<'_> {
-    fn matrices(&self, w: WeightId) -> Vec<(String, &[u8], &[u8])> {
+    fn matrices(&self, w: WeightId) -> Vec<(String, Matrix<'_>)> {
         let (format, count) = self.formats[&w.0];
         let shape = &self.graph.weight(w).need.shape;
         let cols = shape.last().copied().unwrap_or(1) as usize;
-        let made = &self.matrices[&(format, shape.iter().product::<u64>() as usize / cols.max(1), cols)];
-        (0..count).map(|e| (format!("weight {}.{e}", w.0), &made.data[..], &made.scales[..])).collect()
+        let rows = shape.iter().product::<u64>() as usize / cols.max(1);
+        let made = &self.matrices[&(format, rows, cols)];
+        let view = View { format, rows, cols, data: &made.data, scales: &made.scales };
+        (0..count).map(|e| (format!("weight {}.{e}", w.0), view.into())).collect()
     }
 
     fn vector(&self, w: WeightId, len: usize) -> (String, Vec<f32>) {

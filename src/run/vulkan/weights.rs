@@ -1,6 +1,7 @@
 //! Weights in device memory: one buffer a tensor, read by address.
 
 use super::VulkanError;
+use crate::formats;
 use crate::graph::{Graph, WeightId};
 use crate::plan::Plan;
 use crate::plan::pass::{Push, Work};
@@ -27,8 +28,8 @@ pub const STAGING: u64 = 32 << 20;
 /// Bytes of device memory that the plans' weights take, without the rounding of allocations.
 pub fn bytes(graph: &Graph, weights: &dyn Source, plans: &[&Plan]) -> u64 {
     let (matrices, vectors) = read_by(plans);
-    let matrix =
-        |w: &u32| weights.matrices(WeightId(*w)).iter().map(|(_, c, f)| (c.len() + f.len()) as u64).sum::<u64>();
+    let size = |m: &formats::Matrix| m.format().bytes(m.rows() as u64, m.cols() as u64);
+    let matrix = |w: &u32| weights.matrices(WeightId(*w)).iter().map(|(_, m)| size(m)).sum::<u64>();
     let vector = |w: &u32| 4 * graph.weight(WeightId(*w)).need.shape.iter().product::<u64>();
     matrices.iter().map(matrix).sum::<u64>() + vectors.iter().map(vector).sum::<u64>()
 }
@@ -48,23 +49,21 @@ fn read_by(plans: &[&Plan]) -> (BTreeSet<u32>, BTreeSet<u32>) {
 
 /// Where the bytes of weights come from.
 pub trait Source {
-    /// Names, codes and scales of a weight's matrices, one per expert.
-    fn matrices(&self, w: WeightId) -> Vec<(String, &[u8], &[u8])>;
+    /// Names and bytes of a weight's matrices, one per expert.
+    fn matrices(&self, w: WeightId) -> Vec<(String, formats::Matrix<'_>)>;
     /// Name and values of a vector of `len` values.
     fn vector(&self, w: WeightId, len: usize) -> (String, Vec<f32>);
 }
 
 impl Source for Bound {
-    fn matrices(&self, w: WeightId) -> Vec<(String, &[u8], &[u8])> {
+    fn matrices(&self, w: WeightId) -> Vec<(String, formats::Matrix<'_>)> {
         let tensors = (0..self.count(w.0 as usize)).map(|e| self.expert(w.0 as usize, e));
-        tensors.map(|t| (t.name().to_string(), t.view().data, t.view().scales)).collect()
+        tensors.map(|t| (t.name().to_string(), t.matrix())).collect()
     }
 
     fn vector(&self, w: WeightId, len: usize) -> (String, Vec<f32>) {
         let t = self.one(w.0 as usize);
-        let view = t.view();
-        let mut values = vec![0.0f32; view.rows * view.cols];
-        (0..view.rows).for_each(|r| view.decode_row(r, &mut values[r * view.cols..(r + 1) * view.cols]));
+        let mut values = crate::cpu::decode(t.matrix());
         values.truncate(len);
         (t.name().to_string(), values)
     }
@@ -84,7 +83,7 @@ impl DeviceWeights {
             match push {
                 Push::Codes(w) | Push::Experts(w) if !out.matrices.contains_key(&w.0) => {
                     let stored = weights.matrices(*w).into_iter();
-                    let matrices = stored.map(|(name, data, scales)| up.matrix(&name, data, scales));
+                    let matrices = stored.map(|(name, matrix)| up.stored(&name, &matrix));
                     out.matrices.insert(w.0, matrices.collect::<Result<Vec<_>, _>>()?);
                 }
                 Push::Vector(w) if !out.vectors.contains_key(&w.0) => {
@@ -146,6 +145,17 @@ impl<'a> Uploader<'a> {
         let desc =
             BufferDesc { label: "weight staging", size: STAGING, usage: Usage::TRANSFER_SRC, kind: Kind::Upload };
         Ok(Self { device, staging: Buffer::new(device, &desc)?, used: 0, copies: vec![] })
+    }
+
+    /// Kernels read file order.
+    fn stored(&mut self, name: &str, matrix: &formats::Matrix) -> Result<Matrix, VulkanError> {
+        match matrix {
+            formats::Matrix::Rows(view) => self.matrix(name, view.data, view.scales),
+            formats::Matrix::Tiles(tiles) => {
+                let (codes, factors) = tiles.untile();
+                self.matrix(name, &codes, &factors)
+            }
+        }
     }
 
     fn matrix(&mut self, name: &str, codes: &[u8], factors: &[u8]) -> Result<Matrix, VulkanError> {

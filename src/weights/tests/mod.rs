@@ -6,6 +6,7 @@ mod open;
 mod pairs;
 mod resolver;
 mod stored;
+mod tiles;
 
 use super::shard::Shard;
 use super::{Error, Index, Request};
@@ -63,10 +64,10 @@ pub(super) fn want(name: &str, shape: &[u64]) -> Request {
 /// All values of the tensor of request 0.
 pub(super) fn decode(index: &Index, request: Request) -> Vec<f32> {
     let bound = index.bind(&[request], &["*".to_owned()]).unwrap();
-    let view = bound.one(0).view();
-    let mut out = vec![0.0; view.rows * view.cols];
-    for (row, values) in out.chunks_mut(view.cols).enumerate() {
-        view.decode_row(row, values);
+    let matrix = bound.one(0).matrix();
+    let mut out = vec![0.0; matrix.rows() * matrix.cols()];
+    for (row, values) in out.chunks_mut(matrix.cols()).enumerate() {
+        matrix.decode_row(row, values);
     }
     out
 }

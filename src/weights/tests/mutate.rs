@@ -9,7 +9,7 @@ use crate::weights::Request;
 
 /// A file with every kind of pair.
 fn valid() -> Vec<u8> {
-    let entries: [Entry; 18] = [
+    let entries: [Entry; 20] = [
         ("plain.weight", "BF16", &[2, 3], vec![0; 12]),
         ("half.weight", "F16", &[1, 3], vec![0; 6]),
         ("ids", "I64", &[2], vec![1; 16]),
@@ -28,8 +28,12 @@ fn valid() -> Vec<u8> {
         ("three.weight.qs", "F32", &[2, 2], floats(&[1.0; 4])),
         ("e.0.weight", "U8", &[98], vec![0x3C; 98]),
         ("e.0.weight.qs", "F32", &[1], floats(&[6.0])),
+        ("t.weight", "U8", &[704], vec![0x11; 704]),
+        ("u.weight", "U8", &[4160], vec![0x22; 4160]),
     ];
-    file_with(&entries, &[("colibri.fmt", r#"{"q.weight": "int4-grouped"}"#)])
+    let tiles = r#"{"t.weight": {"format": "int4-row", "layout": "tile16-v1", "shape": [16, 64]},
+        "u.weight": {"format": "fp8-b128", "layout": "tile16-v1", "shape": [17, 66]}}"#;
+    file_with(&entries, &[("colibri.fmt", r#"{"q.weight": "int4-grouped"}"#), ("coli.tiles", tiles)])
 }
 
 fn requests() -> Vec<Request> {
@@ -44,6 +48,8 @@ fn requests() -> Vec<Request> {
         want("two", &[2, 18]),
         want("three", &[2, 70]),
         Request { experts: Some(1), ..want("e.{e}", &[1, 256]) },
+        want("t", &[16, 64]),
+        want("u", &[17, 66]),
     ]
 }
 
@@ -54,9 +60,11 @@ fn exercise(bytes: Vec<u8>) -> bool {
         if let Ok(bound) = index.bind(std::slice::from_ref(&request), &["*".to_owned()]) {
             for tensor in 0..bound.count(0) {
                 bound.expert(0, tensor).find_nan();
+                drop(bound.expert(0, tensor).retiled());
             }
         }
     }
+    index.names().for_each(|name| drop(index.summary(name)));
     index.bind(&requests(), &[]).is_ok()
 }
 

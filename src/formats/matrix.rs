@@ -1,19 +1,20 @@
 //! A stored matrix in either order.
 
-use crate::formats::layout::Tiled;
-use crate::formats::{Format, View};
+use super::layout::Tiled;
+use super::{Format, Integers, View};
 
-/// A matrix to multiply with.
+/// The bytes of a matrix, borrowed from where they are stored.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "borrows and offsets, one for each product")]
 pub enum Matrix<'a> {
-    /// In the row order of files: 16 rows are transposed piece by piece on the way.
+    /// In the row order of files: kernels transpose 16 rows piece by piece on the way.
     Rows(View<'a>),
     /// In the engine layout.
     Tiles(Tiled<'a>),
 }
 
 impl Matrix<'_> {
+    /// How codes and scales are laid out inside a row.
     pub fn format(&self) -> Format {
         match self {
             Matrix::Rows(v) => v.format,
@@ -53,6 +54,28 @@ impl Matrix<'_> {
         match self {
             Matrix::Rows(v) => v.decode_row(row, out),
             Matrix::Tiles(t) => t.decode_row(row, out),
+        }
+    }
+
+    /// The integers of a row of coded weights, as [`View::integers`].
+    ///
+    /// # Panics
+    /// As [`View::decode_row`].
+    pub fn integers(&self, row: usize) -> Option<Integers> {
+        match self {
+            Matrix::Rows(v) => v.integers(row),
+            Matrix::Tiles(t) => t.integers(row),
+        }
+    }
+
+    /// The integers of a row, as [`View::int_row`]; `None` for weights, and tables are never tiled.
+    ///
+    /// # Panics
+    /// As [`View::decode_row`].
+    pub fn int_row(&self, row: usize, out: &mut [i64]) -> Option<()> {
+        match self {
+            Matrix::Rows(v) => v.int_row(row, out),
+            Matrix::Tiles(_) => None,
         }
     }
 }
