@@ -25,6 +25,8 @@ mod ints;
 mod isa;
 mod lattice;
 mod matrix;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod order;
 mod portable;
 mod source;
