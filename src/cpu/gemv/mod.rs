@@ -24,6 +24,8 @@ pub mod input;
 mod ints;
 mod isa;
 mod lattice;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod order;
 mod portable;
 mod source;
