@@ -38,6 +38,8 @@ export INSTA_UPDATE="${INSTA_UPDATE:-$([ -n "${CI:-}" ] && echo no || echo new)}
 cargo test --locked "${target[@]}"
 
 if [ "$full" = 1 ]; then
+  echo "the processor's kernels on aarch64, three kinds:"
+  tests/tools/neon.sh target/neon
   echo "kernels through AMD's compiler, six families:"
   tests/tools/amd.sh target/radv
   echo "GPU-assisted validation, one test a process (minutes each):"

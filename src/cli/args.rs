@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::files;
 use crate::convert::Target;
 use crate::formats::Format;
+use crate::formats::activation::Activations;
 use crate::graph::{Graph, expand};
 use crate::plan::place::Rule;
 use crate::run::Model;
@@ -74,6 +75,31 @@ impl ShapedArgs {
             }
         };
         Ok(expand(&arch, &config, "main")?)
+    }
+}
+
+/// How the inputs of products are taken.
+#[derive(clap::Args)]
+pub struct ActivationArgs {
+    /// Inputs of products with integer-coded weights on the CPU: f32, or int8 (faster, less exact)
+    #[arg(long, value_name = "F", default_value = "f32", value_parser = parse_activations)]
+    pub activations: Activations,
+}
+
+fn parse_activations(text: &str) -> Result<Activations, String> {
+    Activations::ALL.into_iter().find(|a| a.name() == text).ok_or_else(|| "give f32 or int8".into())
+}
+
+impl ActivationArgs {
+    /// The choice, if a device can follow it: no Vulkan kernel takes int8, and a part of a model on the CPU would
+    /// make its answers depend on the placement.
+    pub fn on(&self, device: Choice) -> Result<Activations, Failure> {
+        match (self.activations, device) {
+            (Activations::Int8, Choice::Auto | Choice::Vulkan(_)) => Err(Failure::Usage(
+                "--activations int8 is for the CPU's kernels: add --device cpu, or leave it out".into(),
+            )),
+            (activations, _) => Ok(activations),
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use super::device::{self, Choice, parse_device};
 use super::failure::Failure;
 use crate::formats::Format;
-use crate::run::cpu::bench::{Activations, Bench, Case, FORMATS, Timing, applies, layout};
+use crate::formats::activation::Activations;
+use crate::run::cpu::bench::{Bench, Case, FORMATS, Timing, applies, layout};
 use crate::run::vulkan::bench::read_gbps;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -133,7 +134,7 @@ fn cases(args: &Args) -> Vec<Case> {
     let ((m, k), n) = (args.shape, args.rows as usize);
     let mut out = vec![];
     for format in wanted(args).iter().copied() {
-        for activations in [Activations::F32, Activations::Int8] {
+        for activations in Activations::ALL {
             for tiled in [true, false] {
                 if applies(format, k, activations) && (tiled || args.file_order) {
                     out.push(Case { format, activations, tiled, m, k, n });
@@ -142,13 +143,6 @@ fn cases(args: &Args) -> Vec<Case> {
         }
     }
     out
-}
-
-fn activations(case: &Case) -> &'static str {
-    match case.activations {
-        Activations::F32 => "f32",
-        Activations::Int8 => "int8",
-    }
 }
 
 /// Prints the last line as soon as it is there, under the heading if it is the first.
@@ -163,7 +157,7 @@ fn row(lines: &[Line]) -> Result<(), Failure> {
             out,
             "{:9} {:7} {:10} {:5.0}  {low:5.0}-{high:<6.0}",
             case.format.spelling(),
-            activations(case),
+            case.activations.name(),
             layout(case),
             t.us
         )?;
@@ -174,7 +168,7 @@ fn row(lines: &[Line]) -> Result<(), Failure> {
 
 fn kernel(Line { case, timing: t }: &Line) -> Value {
     json!({
-        "format": case.format.spelling(), "activations": activations(case), "layout": layout(case),
+        "format": case.format.spelling(), "activations": case.activations.name(), "layout": layout(case),
         "m": case.m, "k": case.k, "n": case.n, "us": t.us, "us_10": t.spread[0], "us_90": t.spread[1],
         "gbps": t.gbps, "gweights": t.gweights, "share": t.share, "read_gbps": t.read_gbps,
     })

@@ -1,6 +1,7 @@
 //! Which device runs: what the user asked for, and what there is.
 
 use super::failure::Failure;
+use crate::formats::activation::Activations;
 use crate::plan::place::{Place, Rule};
 use crate::run::vulkan::{Fault, Options};
 use crate::run::{Device, Model, Session, Sizes};
@@ -63,10 +64,25 @@ pub fn nothing_to_choose() -> Failure {
     Failure::Usage("--place needs a Vulkan device to choose between it and the CPU".into())
 }
 
+/// A session on the host, and its name.
+pub fn on_host(model: &Model, device: Device, sizes: Sizes, activations: Activations) -> (Session, String) {
+    let name = match activations {
+        Activations::F32 => device.name().to_string(),
+        Activations::Int8 => format!("{}, int8 activations", device.name()),
+    };
+    (Session::with_activations(model, device, sizes, activations), name)
+}
+
 /// A session as asked for, and the name of its device. `Auto` takes the GPU if one can be used, else says why not and
-/// takes the CPU.
-pub fn session(model: &Model, choice: Choice, sizes: Sizes, options: &Options) -> Result<(Session, String), Failure> {
-    let on_host = |device: Device| (Session::new(model, device, sizes), device.name().to_string());
+/// takes the CPU. Activations must suit the choice ([`ActivationArgs::on`](super::args::ActivationArgs::on)).
+pub fn session(
+    model: &Model,
+    choice: Choice,
+    sizes: Sizes,
+    activations: Activations,
+    options: &Options,
+) -> Result<(Session, String), Failure> {
+    let on_host = |device: Device| on_host(model, device, sizes, activations);
     let number = match choice {
         Choice::Vulkan(n) => n,
         Choice::Auto => None,

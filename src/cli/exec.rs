@@ -1,6 +1,6 @@
 //! `coli exec`: runs a model and prints what it answers.
 
-use super::args::{DeviceArgs, ModelArgs};
+use super::args::{ActivationArgs, DeviceArgs, ModelArgs};
 use super::device::{self, Choice};
 use super::failure::Failure;
 use super::files;
@@ -60,6 +60,8 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     on: DeviceArgs,
+    #[command(flatten)]
+    inputs: ActivationArgs,
     /// Slower, for reports of faults: a breadcrumb behind every pass, and transients poisoned before each step
     #[arg(long)]
     debug: bool,
@@ -81,6 +83,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
+    let activations = args.inputs.on(args.on.device)?;
     let progress = Progress::new();
     let model = args.model.load()?;
     let tokenizer = tokenizer(&args, &model)?;
@@ -90,7 +93,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let stops = Stops::load(&model.source, model.graph.vocab as usize)?;
     let sizes = Sizes { ctx: context(&args, &model, prompt.len())?, slots: 1, chunk: args.chunk };
     let options = Options { rules: args.on.place.clone(), fault: args.fault, debug: args.debug, ..Options::default() };
-    let (session, name) = device::session(&model, args.on.device, sizes, &options)?;
+    let (session, name) = device::session(&model, args.on.device, sizes, activations, &options)?;
     // With `auto` a device that fails half-way is not the end: the CPU goes on from the same tokens.
     let on_cpu = || Session::new(&model, Device::Cpu, sizes);
     let can_fall_back = args.on.device == Choice::Auto && session.is_on_vulkan();

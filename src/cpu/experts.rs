@@ -76,6 +76,7 @@ pub fn moe_experts<'w>(
     inp: usize,
     visits: Visits,
     kind: Glu,
+    sum: Sum,
     expert: impl Fn(u32) -> Expert<'w>,
     out: &mut [f32],
 ) {
@@ -97,7 +98,7 @@ pub fn moe_experts<'w>(
     let jobs: Vec<Job> = gates.chain(ups).collect();
     let mut hidden = vec![0.0; 2 * n * ff];
     let place = |c: usize| if c < n { at[c] } else { (unions.len() + at[c - n].0, at[c - n].1) };
-    matmul(&jobs, ff, Sum::F32, place, &mut hidden);
+    matmul(&jobs, ff, sum, place, &mut hidden);
     let (g, u) = hidden.split_at(n * ff);
     let mut active = vec![0.0; n * ff];
     glu(kind, g, u, &mut active);
@@ -105,7 +106,7 @@ pub fn moe_experts<'w>(
     let job = |w, u: &Union| Job { w, first: 0, x: inputs.facing(w, u.visits.iter().copied()) };
     let jobs: Vec<Job> = experts.iter().zip(&unions).map(|(e, u)| job(e.down, u)).collect();
     let mut results = vec![0.0; n * width];
-    matmul(&jobs, width, Sum::F32, |c| at[c], &mut results);
+    matmul(&jobs, width, sum, |c| at[c], &mut results);
     join(&results, weights, k, width, out);
 }
 
@@ -148,7 +149,7 @@ mod tests {
             let [gate, up, down] = &e.stored[id as usize];
             Expert { gate: gate.view().into(), up: up.view().into(), down: down.view().into() }
         };
-        moe_experts(x, INP, Visits { ids, weights, k: 2 }, Glu::Silu, of, &mut out);
+        moe_experts(x, INP, Visits { ids, weights, k: 2 }, Glu::Silu, Sum::F32, of, &mut out);
         out
     }
 
@@ -202,7 +203,7 @@ mod tests {
         let (x, ids, weights) = (noise(1, 2 * inp), [1, 0, 0, 1], [0.5, 0.25, 0.7, 0.1]);
         let run = |x: &[f32], ids: &[u32], weights: &[f32]| {
             let mut out = vec![0.0; x.len()];
-            moe_experts(x, inp, Visits { ids, weights, k: 2 }, Glu::Silu, of, &mut out);
+            moe_experts(x, inp, Visits { ids, weights, k: 2 }, Glu::Silu, Sum::F32, of, &mut out);
             out
         };
         let got = on_threads(|| run(&x, &ids, &weights));

@@ -5,10 +5,12 @@
 //!
 //! - by the kernels of [`gemv`](super::gemv), 16 outputs at a time. Inputs are prepared once per call, however many
 //!   matrices they meet.
-//! - by inner products with decoded rows where those do not apply: sums in f64 and int4 groups of odd sizes.
+//! - by inner products with decoded rows where those do not apply: sums in f64 and int4 groups that are no multiple
+//!   of 16.
 
-use super::gemv::{Activations, Input, kernels};
+use super::gemv::{Input, kernels};
 use super::simd::simd;
+use crate::formats::activation::Activations;
 use crate::formats::layout::TILE;
 use crate::formats::{Format, Matrix};
 use rayon::prelude::*;
@@ -32,6 +34,15 @@ pub enum Sum {
     Int8,
     /// In f64, rounded once: where a choice depends on the result.
     F64,
+}
+
+impl From<Activations> for Sum {
+    fn from(activations: Activations) -> Self {
+        match activations {
+            Activations::F32 => Sum::F32,
+            Activations::Int8 => Sum::Int8,
+        }
+    }
 }
 
 /// Output rows per task: a tile.
@@ -236,13 +247,14 @@ pub fn linear_grouped<'a>(
     w: impl Into<Matrix<'a>>,
     groups: usize,
     rows: std::ops::Range<usize>,
+    sum: Sum,
     out: &mut [f32],
 ) {
     let w = w.into();
     let (stride, outs) = (w.rows() / groups, rows.len());
     let of = |g: usize| x.chunks_exact(w.cols()).skip(g).step_by(groups).collect();
     let jobs: Vec<Job> = (0..groups).map(|g| Job { w, first: g * stride + rows.start, x: of(g) }).collect();
-    matmul(&jobs, outs, Sum::F32, |c| (c % groups, c / groups), out);
+    matmul(&jobs, outs, sum, |c| (c % groups, c / groups), out);
 }
 
 #[cfg(test)]
@@ -327,7 +339,7 @@ mod tests {
         let w = Stored::new(&noise(1, 6 * 7), 7, false);
         let x = noise(2, 2 * 2 * 7);
         let mut out = vec![0.0; 2 * 2 * 2];
-        linear_grouped(&x, w.view(), 2, 1..3, &mut out);
+        linear_grouped(&x, w.view(), 2, 1..3, Sum::F32, &mut out);
         let decoded = crate::cpu::decode(w.view());
         for (c, got) in out.chunks(2).enumerate() {
             let first = (c % 2 * 3 + 1) * 7;
@@ -357,6 +369,56 @@ mod tests {
                 let want: Vec<f32> =
                     x.chunks(96).flat_map(|x| product(&decoded[first * 96..][..outs * 96], x)).collect();
                 close(&got, &want, if sum == Sum::F32 { 1e-6 } else { 2e-2 });
+            }
+        }
+    }
+
+    /// The bytes of one row, as a matrix.
+    fn alone<'a>(w: &View<'a>, row: usize) -> View<'a> {
+        let cols = w.cols as u64;
+        let (stride, line) = (w.format.row_bytes(cols) as usize, w.format.scale_bytes(1, cols) as usize);
+        let at = match w.format {
+            Format::Fp8Block { .. } => row / 128,
+            // A tag of the whole matrix.
+            Format::E8 => 0,
+            _ => row,
+        };
+        View::new(w.format, 1, w.cols, &w.data[row * stride..][..stride], &w.scales[at * line..][..line]).unwrap()
+    }
+
+    /// More rows than 16 bits count, as vocabularies have: the last ones have the bits they have alone.
+    #[test]
+    fn rows_beyond_65535() {
+        use crate::formats::layout::{Tiled, tile};
+        use crate::formats::tests::{Random, coded, random_codes};
+        use crate::formats::{BlockScale, encode};
+        const ROWS: usize = 65_600;
+        let (mut random, values) = (Random(8), noise(4, ROWS * 64));
+        let floats = [Format::F32, Format::F16, Format::Bf16, Format::Fp8Block { scale: BlockScale::F32 }].into_iter();
+        for format in coded().into_iter().chain(floats) {
+            let cols = if format == Format::E8 { 256 } else { 64 };
+            let bytes = match coded().contains(&format) {
+                true => random_codes(format, ROWS, cols, &mut random),
+                false => encode(format, cols, &values).unwrap(),
+            };
+            let view = View::new(format, ROWS, cols, &bytes.data, &bytes.scales).unwrap();
+            let tiles = tile(&view).unwrap();
+            let x = noise(5, cols);
+            for w in [Matrix::from(view), Tiled::new(format, ROWS, cols, &tiles).unwrap().into()] {
+                for sum in [Sum::F32, Sum::Int8, Sum::F64] {
+                    let mut y = vec![0.0; ROWS];
+                    linear(vec![&x], w, None, sum, &mut y);
+                    for row in [0, 15, 65_535, 65_536, 65_537, ROWS - 1] {
+                        let own = tile(&alone(&view, row)).unwrap();
+                        let own = match w {
+                            Matrix::Rows(_) => Matrix::from(alone(&view, row)),
+                            Matrix::Tiles(_) => Tiled::new(format, 1, cols, &own).unwrap().into(),
+                        };
+                        let mut want = [0.0];
+                        linear(vec![&x], own, None, sum, &mut want);
+                        assert_eq!(y[row].to_bits(), want[0].to_bits(), "{format} {sum:?} row {row}");
+                    }
+                }
             }
         }
     }

@@ -1,4 +1,26 @@
-//! Rows of activations as int8: what integer inner products multiply with.
+//! Rows of activations as int8: what integer inner products multiply with. `docs/formats.md` has the rules.
+
+/// What the inputs of products with integer-coded weights are taken as.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Activations {
+    /// f32, to the last place of a group's largest.
+    #[default]
+    F32,
+    /// Eight bits and a scale: a choice of the user, never made silently.
+    Int8,
+}
+
+impl Activations {
+    pub const ALL: [Activations; 2] = [Activations::F32, Activations::Int8];
+
+    /// As users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activations::F32 => "f32",
+            Activations::Int8 => "int8",
+        }
+    }
+}
 
 /// Quantises a row: `codes[i] = round(x[i] (1 / s))`, ties to even, with `s = max(max |x| / 127, 1e-12)`, which is
 /// returned. `x[i]` is about `codes[i] * s`, to half of `s`, and the codes are within ±127.

@@ -19,7 +19,7 @@ use super::format::{E8_BLOCK, E8_BYTES};
 use half::f16;
 
 /// Columns that share a sub-scale.
-const SUB: usize = 32;
+pub(super) const SUB: usize = 32;
 /// Codes of a sub-scale.
 const CODES: usize = 16;
 
@@ -92,6 +92,22 @@ fn block(bytes: &[u8; E8_BYTES], out: &mut [f32; E8_BLOCK]) {
             values[k + 4] = f32::from_bits((scale * high[k]).to_bits() ^ signs[k + 4]);
         }
     }
+}
+
+/// Takes the scales out of a row, so that it decodes to `±G`, and returns what each 32 columns are multiplied with
+/// then: `(2 code + 1) (d / 8)`, exact in f32.
+pub(super) fn strip_scales(data: &mut [u8]) -> Vec<f32> {
+    let mut scales = vec![];
+    for block in data.as_chunks_mut::<E8_BYTES>().0 {
+        let d = f16::from_le_bytes([block[96], block[97]]).to_f32() * 0.125;
+        for word in block[64..96].as_chunks_mut::<4>().0 {
+            scales.push((2 * (word[3] >> 4) + 1) as f32 * d);
+            word[3] &= 0x0f;
+        }
+        // With code 0 the value is d G / 8.
+        block[96..].copy_from_slice(&f16::from_f32(8.0).to_le_bytes());
+    }
+    scales
 }
 
 /// The codebook for the search: entries of one squared length stand together, in the order of their numbers.

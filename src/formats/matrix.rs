@@ -1,7 +1,7 @@
 //! A stored matrix in either order.
 
 use super::layout::Tiled;
-use super::{Format, View};
+use super::{Format, Integers, View};
 
 /// The bytes of a matrix, borrowed from where they are stored.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +67,17 @@ impl Matrix<'_> {
                 (first..).zip(out.chunks_exact_mut(v.cols.max(1))).for_each(|(row, out)| v.decode_row(row, out));
             }
             Matrix::Tiles(t) => t.decode_rows(first, out),
+        }
+    }
+
+    /// The integers of a row of coded weights, as [`View::integers`].
+    ///
+    /// # Panics
+    /// As [`View::decode_row`].
+    pub fn integers(&self, row: usize) -> Option<Integers> {
+        match self {
+            Matrix::Rows(v) => v.integers(row),
+            Matrix::Tiles(t) => t.integers(row),
         }
     }
 

@@ -30,6 +30,7 @@ mod fp8;
 #[cfg(test)]
 mod golden;
 mod int;
+mod integers;
 pub mod layout;
 mod matrix;
 mod mxfp4;
@@ -44,6 +45,7 @@ mod view;
 pub use codebook::CODEBOOK;
 pub use encode::{EncodeError, Encoded, Encoder, encode};
 pub use format::{BlockScale, Format};
+pub use integers::Integers;
 pub use matrix::Matrix;
 pub use spelling::SPELLINGS;
 pub use view::{View, ViewError};

@@ -143,7 +143,7 @@ impl<'a> View<'a> {
         View { rows: rows.len(), data: lines(self.data, self.format.row_bytes(cols), 1), scales, ..*self }
     }
 
-    fn data_row(&self, row: usize) -> &'a [u8] {
+    pub(super) fn data_row(&self, row: usize) -> &'a [u8] {
         assert!(row < self.rows, "row {row} of a matrix of {} rows", self.rows);
         // `cols` elements of this row lie in memory, so the stride fits a usize.
         slice(self.data, row, self.format.row_bytes(self.cols as u64) as usize)
@@ -151,7 +151,7 @@ impl<'a> View<'a> {
 }
 
 /// Line number `row` of `bytes` cut into lines of `stride` bytes.
-fn slice(bytes: &[u8], row: usize, stride: usize) -> &[u8] {
+pub(super) fn slice(bytes: &[u8], row: usize, stride: usize) -> &[u8] {
     &bytes[row * stride..][..stride]
 }
 

@@ -3,9 +3,12 @@
 //! f32 values; every reduction is accumulated in f64 and rounded once; transcendental functions come from
 //! `libm`, so that results are the same on every machine. No plan, no SIMD, no threads. Other executors are
 //! held to what this one computes, and this one to recorded outputs of independent implementations.
+//!
+//! With int8 activations the products that `docs/formats.md` names are made as it defines them (`int8`).
 
 mod attention;
 mod elementwise;
+mod int8;
 mod linear;
 mod math;
 mod moe;
@@ -13,6 +16,7 @@ mod norm;
 mod residual;
 mod state;
 
+use crate::formats::activation::Activations;
 use crate::graph::{Graph, Limits, Node, States, Step, Value, Watch};
 use crate::ops::{Op, RowDim, Type};
 use crate::weights::{Bound, Tensor};
@@ -34,6 +38,7 @@ pub struct Oracle {
     graph: Arc<Graph>,
     weights: Arc<Bound>,
     states: States,
+    activations: Activations,
 }
 
 /// What a node's function may look at.
@@ -41,6 +46,7 @@ struct Cx<'a> {
     node: &'a Node,
     weights: &'a Bound,
     states: &'a mut States,
+    activations: Activations,
     step: &'a Step,
     inputs: Vec<&'a Value>,
     /// Type of what it makes.
@@ -85,7 +91,12 @@ fn row(w: &Tensor, r: usize) -> Vec<f32> {
 impl Oracle {
     pub fn new(graph: Arc<Graph>, weights: Arc<Bound>, limits: Limits) -> Self {
         let states = States::new(&graph, limits);
-        Self { graph, weights, states }
+        Self { graph, weights, states, activations: Activations::F32 }
+    }
+
+    /// Takes the inputs of products with integer-coded weights as asked for; f32 unless told otherwise.
+    pub fn with_activations(self, activations: Activations) -> Self {
+        Self { activations, ..self }
     }
 
     pub fn states(&self) -> &States {
@@ -132,8 +143,8 @@ impl Oracle {
         let inputs: Vec<&Value> = inputs.collect();
         let output = &graph.resource(node.output).ty;
         let (rows, positions) = extent(output, step);
-        let mut cx =
-            Cx { node, weights: &self.weights, states: &mut self.states, step, inputs, output, rows, positions };
+        let (weights, states, activations) = (&self.weights, &mut self.states, self.activations);
+        let mut cx = Cx { node, weights, states, activations, step, inputs, output, rows, positions };
         let value = run(&mut cx)?;
         match &value {
             Value::Tensor(t) if t.iter().any(|x| !x.is_finite()) => Err(self.not_finite(node)),
@@ -183,7 +194,7 @@ fn run(cx: &mut Cx) -> Result<Value, OracleError> {
     let tensor = match &node.op {
         Op::EmbedRow { d, repeat, .. } => linear::embed_row(cx, *d, *repeat),
         Op::Linear { inp, out, bias } => linear::linear(cx, *inp, *out, *bias),
-        Op::RouterLogits { inp, experts } => linear::linear(cx, *inp, *experts, false),
+        Op::RouterLogits { inp, experts } => linear::router_logits(cx, *inp, *experts),
         Op::LmHead { inp, out } => linear::lm_head(cx, *inp, *out),
         Op::LinearGrouped { groups, inp, out } => linear::grouped(cx, *groups, *inp, *out),
         Op::MlaAbsorbQ { heads, nope, v_dim, rank } => linear::absorb_q(cx, *heads, *nope, *v_dim, *rank),

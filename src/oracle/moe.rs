@@ -85,8 +85,8 @@ fn facing<'x>(w: &Tensor, x: &'x [f32]) -> Cow<'x, [f32]> {
 }
 
 /// `W x` of an expert's matrix with `outs` rows.
-fn product(w: &Tensor, outs: usize, x: &[f32]) -> Vec<f32> {
-    times(w, 0, outs, &facing(w, x), x.len())
+fn product(cx: &Cx, w: &Tensor, outs: usize, x: &[f32]) -> Vec<f32> {
+    times(w, outs, &facing(w, x), x.len(), cx.activations)
 }
 
 /// Each expert's output is reduced fully and rounded, then summed in rank order.
@@ -97,11 +97,11 @@ pub fn experts(cx: &Cx, inp: usize, ff: usize, k: usize, kind: GluKind) -> Vec<f
     for (r, x) in cx.tensor(0).chunks_exact(inp).enumerate() {
         let mut acc = vec![0.0f32; inp];
         for j in r * k..(r + 1) * k {
-            let g = product(part(0, ids[j]), ff, x);
-            let u = product(part(1, ids[j]), ff, x);
+            let g = product(cx, part(0, ids[j]), ff, x);
+            let u = product(cx, part(1, ids[j]), ff, x);
             let a: Vec<f32> =
                 g.iter().zip(&u).map(|(g, u)| glu_value(kind, f64::from(*g), f64::from(*u)) as f32).collect();
-            let y = product(part(2, ids[j]), inp, &a);
+            let y = product(cx, part(2, ids[j]), inp, &a);
             acc.iter_mut().zip(&y).for_each(|(acc, y)| *acc += weights[j] * y);
         }
         out.extend(acc);

@@ -15,7 +15,9 @@ mod work;
 
 pub use error::CpuError;
 
-use crate::graph::{Graph, Limits, States, Step, Value, Watch};
+use crate::cpu::matmul::Sum;
+use crate::formats::activation::Activations;
+use crate::graph::{Graph, Limits, Node, States, Step, Value, Watch};
 use crate::ops::{Op, ResourceId};
 use crate::weights::Bound;
 use std::collections::HashMap;
@@ -28,6 +30,7 @@ pub struct Cpu {
     weights: Arc<Bound>,
     states: States,
     tables: Tables,
+    sum: Sum,
     done: Vec<Vec<ResourceId>>,
 }
 
@@ -68,7 +71,12 @@ impl Cpu {
     /// `weights` answers the graph's weights in their order. The state of `limits.slots` sequences starts empty.
     pub fn new(graph: Arc<Graph>, weights: Arc<Bound>, limits: Limits) -> Self {
         let (states, tables, done) = (States::new(&graph, limits), Tables::new(&graph), dropped_after(&graph));
-        Self { graph, weights, states, tables, done }
+        Self { graph, weights, states, tables, sum: Sum::F32, done }
+    }
+
+    /// Takes the inputs of products with integer-coded weights as asked for; f32 unless told otherwise.
+    pub fn with_activations(self, activations: Activations) -> Self {
+        Self { sum: activations.into(), ..self }
     }
 
     /// The state of all sequences.
@@ -88,17 +96,32 @@ impl Cpu {
     /// See [`CpuError`]. Lengths stay as they were, but recurrent states (`Window`, `Matrix`) of the step's
     /// slots may have been written: such a slot must be restored from a snapshot or reset.
     pub fn step(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, CpuError> {
+        self.step_through(step, &mut |node, value| {
+            watch(node, &value);
+            value
+        })
+    }
+
+    /// As [`Cpu::step`], but what `exchange` makes of a node's value takes its place for all that read it.
+    ///
+    /// # Errors
+    /// As [`Cpu::step`].
+    pub(in crate::run) fn step_through(
+        &mut self,
+        step: &Step,
+        exchange: &mut dyn FnMut(&Node, Value) -> Value,
+    ) -> Result<Vec<f32>, CpuError> {
         // The step may have been checked against other limits or lengths.
         Step::new(step.role(), step.rows().to_vec(), self.states.limits(), self.states.lengths())?;
         let graph = Arc::clone(&self.graph);
         let mut work = Work::new(&graph, &self.weights, step, &mut self.states, self.tables.numbers());
+        work.sum = self.sum;
         for (i, node) in graph.nodes() {
             let value = work.run(i.index(), node)?;
             if let Some(row) = work.bad_row(node, &value) {
                 return Err(work.blame(node, row));
             }
-            watch(node, &value);
-            work.keep(node.output, value);
+            work.keep(node.output, exchange(node, value));
             self.done[i.index()].iter().for_each(|id| work.drop_value(*id));
         }
         let logits = work.take(graph.logits);

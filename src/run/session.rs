@@ -3,6 +3,7 @@
 use super::cpu::{Cpu, CpuError};
 use super::load::Model;
 use super::vulkan::{Options, Span, Vulkan, VulkanError};
+use crate::formats::activation::Activations;
 use crate::graph::{Limits, Role, Row, Snapshot, StateError, States, Step, StepError, Watch};
 use crate::oracle::{Oracle, OracleError};
 use crate::vk;
@@ -56,6 +57,12 @@ pub struct Sizes {
     pub chunk: u32,
 }
 
+impl Sizes {
+    pub(super) fn limits(self, model: &Model) -> Limits {
+        Limits { vocab: model.graph.vocab as u32, ctx: self.ctx, slots: self.slots, chunk: self.chunk }
+    }
+}
+
 /// Which rows of a prompt want logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
@@ -70,21 +77,28 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session on the host. On the processor, the first one of a model rewrites resident matrices that are stored in
-    /// file order ([`Model::tiled`]).
+    /// A session on the host, with f32 activations. On the processor, the first one of a model rewrites resident matrices
+    /// that are stored in file order ([`Model::tiled`]).
     pub fn new(model: &Model, device: Device, sizes: Sizes) -> Self {
-        let limits = Limits { vocab: model.graph.vocab as u32, ctx: sizes.ctx, slots: sizes.slots, chunk: sizes.chunk };
+        Self::with_activations(model, device, sizes, Activations::F32)
+    }
+
+    /// As [`Session::new`], with the inputs of products with integer-coded weights taken as asked for.
+    pub fn with_activations(model: &Model, device: Device, sizes: Sizes, activations: Activations) -> Self {
+        let limits = sizes.limits(model);
         let graph = model.graph.clone();
         let backend = match device {
-            Device::Oracle => Backend::Oracle(Oracle::new(graph, model.weights.clone(), limits)),
-            Device::Cpu => Backend::Cpu(Cpu::new(graph, model.tiled(), limits)),
+            Device::Oracle => {
+                Backend::Oracle(Oracle::new(graph, model.weights.clone(), limits).with_activations(activations))
+            }
+            Device::Cpu => Backend::Cpu(Cpu::new(graph, model.tiled(), limits).with_activations(activations)),
         };
         Self { backend, limits }
     }
 
     /// A session on a Vulkan device: compiles the plans and uploads the weights.
     pub fn on_vulkan(model: &Model, device: vk::Device, sizes: Sizes, options: &Options) -> Result<Self, RunError> {
-        let limits = Limits { vocab: model.graph.vocab as u32, ctx: sizes.ctx, slots: sizes.slots, chunk: sizes.chunk };
+        let limits = sizes.limits(model);
         let vulkan = Vulkan::new(device, model.graph.clone(), model.weights.clone(), limits, options)?;
         Ok(Self { backend: Backend::Vulkan(Box::new(vulkan)), limits })
     }

@@ -125,6 +125,17 @@ fn quality_of_a_few_answers() {
     assert!(doc["exact"].as_u64().unwrap() >= 9, "{}", r.out);
 }
 
+#[test]
+fn int8_activations_on_the_cpu() {
+    let cpu = ["--device", "cpu", "--activations", "int8"];
+    let r = coli(&[&["exec", "glm52", "--prompt", "What does quickly mean?"], &cpu[..]].concat());
+    assert_eq!(r.out, "The adverb quickly means: with rapid movements.\n", "{}", r.err);
+    assert!(r.err.contains("cpu, int8 activations: prefill"), "{}", r.err);
+    let r = coli(&[&["check", "glm52"], &cpu[..]].concat());
+    assert_eq!(r.code, 0, "{}{}", r.out, r.err);
+    assert!(r.out.contains("cpu, int8 activations") && r.out.contains(" 0 differ"), "{}", r.out);
+}
+
 /// (name, arguments, exit code); what is printed is a snapshot.
 #[test]
 fn refusals() {
@@ -145,6 +156,9 @@ fn refusals() {
         ("ctx-too-large", [&demo[..], &["--tokens", "1", "--ctx", "2k"]].concat(), 2),
         ("ctx-not-a-number", [&demo[..], &["--tokens", "1", "--ctx", "many"]].concat(), 2),
         ("top-p", [&demo[..], &["--tokens", "1", "--temp", "1", "--top-p", "2"]].concat(), 2),
+        ("activations", vec!["exec", "graphs/glm52.ron", "--prompt", "x", "--activations", "int8"], 2),
+        ("activations-check", vec!["check", "graphs/glm52.ron", "--device", "vulkan", "--activations", "int8"], 2),
+        ("activations-unknown", [&demo[..], &["--prompt", "x", "--activations", "int4"]].concat(), 2),
         ("layers", vec!["graph", "graphs/glm52.ron", "--layers", "99"], 2),
     ];
     for (name, args, code) in cases {

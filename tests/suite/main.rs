@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod activations;
 mod architecture;
 mod cli;
 mod compile;

@@ -1,133 +1,91 @@
 //! AVX-512 as processors have it since Ice Lake and Zen 4: F, BW, VL, DQ, VNNI, VBMI, GFNI.
-//!
-//! SAFETY of every block here: the type is used only by the entry points of `table`, which are compiled with these
-//! features and offered when the processor has them; pointers are the caller's promise (`Isa`).
 
-use super::isa::Isa;
+use super::isa::{Isa, registers};
 use super::lattice::PLANES_PLUS_64;
 use std::arch::x86_64::*;
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx512;
 
-impl Isa for Avx512 {
-    type I = __m512i;
-    type F = __m512;
+type I = __m512i;
+type F = __m512;
 
-    #[inline(always)]
-    unsafe fn load(p: *const u8) -> __m512i {
-        unsafe { _mm512_loadu_si512(p.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn splat(v: u32) -> __m512i {
-        unsafe { _mm512_set1_epi32(v as i32) }
-    }
-    #[inline(always)]
-    unsafe fn and(a: __m512i, b: __m512i) -> __m512i {
-        unsafe { _mm512_and_si512(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn or(a: __m512i, b: __m512i) -> __m512i {
-        unsafe { _mm512_or_si512(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn xor(a: __m512i, b: __m512i) -> __m512i {
-        unsafe { _mm512_xor_si512(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn shl<const N: u32>(a: __m512i) -> __m512i {
-        unsafe { _mm512_slli_epi32::<N>(a) }
-    }
-    #[inline(always)]
-    unsafe fn shr<const N: u32>(a: __m512i) -> __m512i {
-        unsafe { _mm512_srli_epi32::<N>(a) }
-    }
-    #[inline(always)]
-    unsafe fn sar<const N: u32>(a: __m512i) -> __m512i {
-        unsafe { _mm512_srai_epi32::<N>(a) }
-    }
-    #[inline(always)]
-    unsafe fn add32(a: __m512i, b: __m512i) -> __m512i {
-        unsafe { _mm512_add_epi32(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn add8(a: __m512i, b: __m512i) -> __m512i {
-        unsafe { _mm512_add_epi8(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn lut(table: &[u8; 16], a: __m512i) -> __m512i {
-        unsafe { _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), a) }
-    }
-    #[inline(always)]
-    unsafe fn flag(a: __m512i, bits: __m512i, value: __m512i) -> __m512i {
-        unsafe { _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(a, bits), value) }
-    }
-    #[inline(always)]
-    unsafe fn twice<const HIGH: bool>(a: __m512i) -> __m512i {
-        let low = i64::from_le_bytes([0, 0, 1, 1, 4, 4, 5, 5]);
-        let step = i64::from_le_bytes([2; 8]) * HIGH as i64;
-        let (low, high) = (low + step, low + step + i64::from_le_bytes([8; 8]));
-        unsafe { _mm512_shuffle_epi8(a, _mm512_set_epi64(high, low, high, low, high, low, high, low)) }
-    }
-    #[inline(always)]
-    unsafe fn dot<const WIDE: bool>(acc: __m512i, u: __m512i, s: i32) -> __m512i {
-        unsafe { _mm512_dpbusd_epi32(acc, u, _mm512_set1_epi32(s)) }
-    }
-    #[inline(always)]
-    unsafe fn to_f(a: __m512i) -> __m512 {
-        unsafe { _mm512_cvtepi32_ps(a) }
-    }
-    #[inline(always)]
-    unsafe fn bits(a: __m512i) -> __m512 {
-        unsafe { _mm512_castsi512_ps(a) }
-    }
-    #[inline(always)]
-    unsafe fn splat_f(v: f32) -> __m512 {
-        unsafe { _mm512_set1_ps(v) }
-    }
-    #[inline(always)]
-    unsafe fn load_f(p: *const f32) -> __m512 {
-        unsafe { _mm512_loadu_ps(p) }
-    }
-    #[inline(always)]
-    unsafe fn store_f(p: *mut f32, a: __m512) {
-        unsafe { _mm512_storeu_ps(p, a) }
-    }
-    #[inline(always)]
-    unsafe fn add_f(a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_add_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn mul_f(a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_mul_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
-        unsafe { _mm512_fmadd_ps(a, b, c) }
-    }
-    #[inline(always)]
-    unsafe fn halves(a: __m512i) -> [__m512; 2] {
-        unsafe {
+impl Isa for Avx512 {
+    type I = I;
+    type F = F;
+
+    registers! { "avx512f,avx512bw,avx512vnni";
+        fn splat(v: u32) -> I { _mm512_set1_epi32(v as i32) }
+        fn and(a: I, b: I) -> I { _mm512_and_si512(a, b) }
+        fn or(a: I, b: I) -> I { _mm512_or_si512(a, b) }
+        fn xor(a: I, b: I) -> I { _mm512_xor_si512(a, b) }
+        fn shl<const N: u32>(a: I) -> I { _mm512_slli_epi32::<N>(a) }
+        fn shr<const N: u32>(a: I) -> I { _mm512_srli_epi32::<N>(a) }
+        fn sar<const N: u32>(a: I) -> I { _mm512_srai_epi32::<N>(a) }
+        fn add32(a: I, b: I) -> I { _mm512_add_epi32(a, b) }
+        fn add8(a: I, b: I) -> I { _mm512_add_epi8(a, b) }
+        fn flag(a: I, bits: I, value: I) -> I { _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(a, bits), value) }
+        fn twice<const HIGH: bool>(a: I) -> I {
+            let step = i64::from_le_bytes([2; 8]) * i64::from(HIGH);
+            let low = i64::from_le_bytes([0, 0, 1, 1, 4, 4, 5, 5]) + step;
+            let high = low + i64::from_le_bytes([8; 8]);
+            _mm512_shuffle_epi8(a, _mm512_set_epi64(high, low, high, low, high, low, high, low))
+        }
+        fn dot<const LARGE: bool, const WIDE: bool>(acc: I, u: I, s: i32) -> I {
+            _mm512_dpbusd_epi32(acc, u, _mm512_set1_epi32(s))
+        }
+        fn to_f(a: I) -> F { _mm512_cvtepi32_ps(a) }
+        fn bits(a: I) -> F { _mm512_castsi512_ps(a) }
+        fn splat_f(v: f32) -> F { _mm512_set1_ps(v) }
+        fn add_f(a: F, b: F) -> F { _mm512_add_ps(a, b) }
+        fn mul_f(a: F, b: F) -> F { _mm512_mul_ps(a, b) }
+        fn fma(a: F, b: F, c: F) -> F { _mm512_fmadd_ps(a, b, c) }
+        fn halves(a: I) -> [F; 2] {
             let high = _mm512_srli_epi32::<16>(a);
             [_mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)), _mm512_cvtph_ps(_mm512_cvtepi32_epi16(high))]
         }
     }
+
     #[inline(always)]
-    unsafe fn load_halves(p: *const u8) -> __m512 {
+    unsafe fn load(p: *const u8) -> I {
+        // SAFETY: the caller promises AVX-512F and 64 bytes at `p`.
+        unsafe { _mm512_loadu_si512(p.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn load_f(p: *const f32) -> F {
+        // SAFETY: the caller promises AVX-512F and 16 values at `p`.
+        unsafe { _mm512_loadu_ps(p) }
+    }
+    #[inline(always)]
+    unsafe fn store_f(p: *mut f32, a: F) {
+        // SAFETY: the caller promises AVX-512F and room for 16 values at `p`.
+        unsafe { _mm512_storeu_ps(p, a) }
+    }
+    #[inline(always)]
+    unsafe fn lut(table: &[u8; 16], a: I) -> I {
+        // SAFETY: the caller promises AVX-512BW; the table has the 16 bytes that are read.
+        unsafe { _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), a) }
+    }
+    #[inline(always)]
+    unsafe fn load_halves(p: *const u8) -> F {
+        // SAFETY: the caller promises AVX-512F and 32 bytes at `p`.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
     }
     #[inline(always)]
-    unsafe fn load_bytes(p: *const u8) -> __m512i {
+    unsafe fn load_bytes(p: *const u8) -> I {
+        // SAFETY: the caller promises AVX-512F and 16 bytes at `p`.
         unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast())) }
     }
     #[inline(always)]
     unsafe fn prefetch(p: *const u8) {
+        // SAFETY: a hint, which every x86-64 processor has and which faults at no address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
     }
 
     #[inline(always)]
     unsafe fn arrange(order: &[u8; 64], codes: &[i8; 64]) -> [i32; 16] {
         let mut out = [0i32; 16];
+        // SAFETY: the caller promises AVX-512 VBMI; `order`, `codes` and `out` have 64 bytes each.
         unsafe {
             let (order, codes) = (Self::load(order.as_ptr()), Self::load(codes.as_ptr().cast()));
             _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_permutexvar_epi8(order, codes));
@@ -138,6 +96,8 @@ impl Isa for Avx512 {
     /// 4 x 4 blocks of words inside the 128-bit quarters, then the quarters.
     #[inline(always)]
     unsafe fn transpose(rows: &[*const u8; 16], out: *mut u32) {
+        // SAFETY: the caller promises AVX-512F, 64 bytes at each row and 256 words at `out`: 16 words are written at
+        // 16 j, 64, 128 and 192 behind, and j is below four.
         unsafe {
             let mut r = [_mm512_setzero_si512(); 16];
             for (r, row) in r.iter_mut().zip(rows) {
@@ -167,8 +127,9 @@ impl Isa for Avx512 {
 
     /// Four tables of bytes, each looked up for 64 indices at once; signs as masks, one bit of the sign bytes each.
     #[inline(always)]
-    unsafe fn lattice(a: __m512i, b: __m512i, signs: __m512i) -> [__m512i; 8] {
+    unsafe fn lattice(a: I, b: I, signs: I) -> [I; 8] {
         const LOW: u64 = 0x5555_5555_5555_5555;
+        // SAFETY: the caller promises AVX-512 BW, VBMI and GFNI; a plane has the 256 bytes that are read.
         unsafe {
             // The 7-bit fields in the order of the columns' order, then the parity as bit 7 by a matrix over GF(2).
             let fields = _mm512_set1_epi64(i64::from_le_bytes([0, 14, 7, 21, 32, 46, 39, 53]));
@@ -197,7 +158,8 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn gather(table: &[u32; 256], a: __m512i) -> __m512i {
+    unsafe fn gather(table: &[u32; 256], a: I) -> I {
+        // SAFETY: the caller promises AVX-512F; indices below 256 stay in the table.
         unsafe {
             let index = _mm512_and_si512(a, _mm512_set1_epi32(255));
             _mm512_i32gather_epi32::<4>(index, table.as_ptr().cast())

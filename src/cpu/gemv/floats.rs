@@ -7,8 +7,14 @@ use super::source::{Source, units};
 /// How a format's words become f32.
 pub(super) trait Values {
     /// Columns `16 part..` of a unit.
+    ///
+    /// # Safety
+    /// As [`Isa`] and [`Source`]; `part` below four.
     unsafe fn values<S: Isa, T: Source>(t: &mut T, unit: usize, part: usize) -> [S::F; 16];
     /// Ones in the lanes of rows whose product is not a number whatever the input; 0 elsewhere.
+    ///
+    /// # Safety
+    /// As [`Isa`] and [`Source`].
     #[inline(always)]
     unsafe fn poison<S: Isa, T: Source>(_: &mut T, _: usize) -> Option<S::I> {
         None
@@ -20,11 +26,10 @@ pub(super) struct F16;
 pub(super) struct Bf16;
 pub(super) struct Fp8;
 
-/// SAFETY of the blocks in this file: callers promise what [`Isa`] and [`Source`] ask, and words are read in the
-/// number that was asked for.
 impl Values for F32 {
     #[inline(always)]
     unsafe fn values<S: Isa, T: Source>(t: &mut T, unit: usize, part: usize) -> [S::F; 16] {
+        // SAFETY: the caller's promise: quarters of units lie in the matrix. Of 16 words, each load takes one.
         unsafe {
             let p = t.words::<S>(0, unit * 4 + part, 16);
             let mut out = [S::splat_f(0.0); 16];
@@ -39,6 +44,7 @@ impl Values for F32 {
 impl Values for F16 {
     #[inline(always)]
     unsafe fn values<S: Isa, T: Source>(t: &mut T, unit: usize, part: usize) -> [S::F; 16] {
+        // SAFETY: the caller's promise: quarters of units lie in the matrix. Of eight words, each load takes one.
         unsafe {
             let p = t.words::<S>(0, unit * 4 + part, 8);
             let mut out = [S::splat_f(0.0); 16];
@@ -53,6 +59,7 @@ impl Values for F16 {
 impl Values for Bf16 {
     #[inline(always)]
     unsafe fn values<S: Isa, T: Source>(t: &mut T, unit: usize, part: usize) -> [S::F; 16] {
+        // SAFETY: the caller's promise: quarters of units lie in the matrix. Of eight words, each load takes one.
         unsafe {
             let p = t.words::<S>(0, unit * 4 + part, 8);
             let (mut out, high) = ([S::splat_f(0.0); 16], S::splat(0xffff_0000));
@@ -68,8 +75,12 @@ impl Values for Bf16 {
 
 /// The bits of byte `K` of every word, as an f32 that is 2^-120 of the e4m3 value: sign, the exponent's four low
 /// bits, the mantissa's three high ones.
+///
+/// # Safety
+/// As [`Isa`].
 #[inline(always)]
 unsafe fn e4m3<S: Isa, const UP: u32>(v: S::I) -> S::F {
+    // SAFETY: the caller's promise: operations on values.
     unsafe {
         let top = if UP == 0 { v } else { S::shl::<UP>(v) };
         S::bits(S::and(S::sar::<4>(top), S::splat(0x87f0_0000)))
@@ -81,6 +92,8 @@ impl Values for Fp8 {
     unsafe fn values<S: Isa, T: Source>(t: &mut T, unit: usize, part: usize) -> [S::F; 16] {
         /// Half the way from the bits to the value.
         const HALF: f32 = f32::from_bits((127 + 60) << 23);
+        // SAFETY: the caller's promise: quarters of units lie in the matrix, and two units in a block of scales. Of
+        // four words, each load takes one.
         unsafe {
             let p = t.words::<S>(0, unit * 4 + part, 4);
             let half = S::splat_f(HALF);
@@ -100,6 +113,7 @@ impl Values for Fp8 {
     /// The two NaN codes have no bits that an f32 would take for NaN.
     #[inline(always)]
     unsafe fn poison<S: Isa, T: Source>(t: &mut T, unit: usize) -> Option<S::I> {
+        // SAFETY: the caller's promise; of 16 words, each load takes one.
         unsafe {
             let p = t.words::<S>(0, unit, 16);
             let (mut any, low, one) = (S::splat(0), S::splat(0x7f7f_7f7f), S::splat(0x0101_0101));
@@ -113,8 +127,12 @@ impl Values for Fp8 {
 }
 
 /// `N` input rows meet 16 columns.
+///
+/// # Safety
+/// As [`Isa`]; there must be 16 values at each of `x`.
 #[inline(always)]
 unsafe fn meet<S: Isa, const N: usize>(w: &[S::F; 16], x: [*const f32; N], acc: &mut [[S::F; 4]; N]) {
+    // SAFETY: the caller's promise; `k` counts the 16 columns.
     unsafe {
         for (k, w) in w.iter().enumerate() {
             for n in 0..N {
@@ -130,6 +148,7 @@ unsafe fn meet<S: Isa, const N: usize>(w: &[S::F; 16], x: [*const f32; N], acc: 
 /// As [`Isa`] and [`Source`]; inputs must be plain.
 #[inline(always)]
 pub(super) unsafe fn tile<S: Isa, T: Source, V: Values>(t: &mut T, x: &[&Input], out: &mut [[f32; 16]]) {
+    // SAFETY: the caller's promise is that of `some`.
     unsafe {
         let (blocks, rest) = x.as_chunks::<4>();
         let (four, one) = out.split_at_mut(4 * blocks.len());
@@ -143,8 +162,13 @@ pub(super) unsafe fn tile<S: Isa, T: Source, V: Values>(t: &mut T, x: &[&Input],
 }
 
 /// [`tile`] for `N` input rows, whose sums stay in registers.
+///
+/// # Safety
+/// As [`tile`].
 #[inline(always)]
 unsafe fn some<S: Isa, T: Source, V: Values, const N: usize>(t: &mut T, x: &[&Input; N], out: &mut [[f32; 16]; N]) {
+    // SAFETY: the caller's promise; units run over those of the matrix, and plain inputs have 64 values for each, four
+    // times 16, since they are filled up to whole units.
     unsafe {
         let (mut acc, mut poison) = ([[S::splat_f(0.0); 4]; N], S::splat(0));
         for unit in 0..units(x[0].cols) {
@@ -155,7 +179,6 @@ unsafe fn some<S: Isa, T: Source, V: Values, const N: usize>(t: &mut T, x: &[&In
                 let w = V::values::<S, T>(t, unit, part);
                 let mut at = [std::ptr::null(); N];
                 for (at, x) in at.iter_mut().zip(x) {
-                    // Rows are filled up to whole units.
                     *at = x.values.as_ptr().add(unit * 64 + part * 16);
                 }
                 meet::<S, N>(&w, at, &mut acc);
@@ -168,8 +191,12 @@ unsafe fn some<S: Isa, T: Source, V: Values, const N: usize>(t: &mut T, x: &[&In
 }
 
 /// Adds the sums up; NaN for the lanes where `poison` is not zero.
+///
+/// # Safety
+/// As [`Isa`].
 #[inline(always)]
 unsafe fn finish<S: Isa>(sums: &[S::F; 4], poison: S::I, out: &mut [f32; 16]) {
+    // SAFETY: the caller's promise; `out` and `lanes` have room for 16 values each.
     unsafe {
         let y = S::add_f(S::add_f(sums[0], sums[2]), S::add_f(sums[1], sums[3]));
         S::store_f(out.as_mut_ptr(), y);

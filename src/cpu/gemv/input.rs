@@ -1,6 +1,6 @@
 //! Input rows as the kernels want them: once per row and coding, whatever the number of weight rows.
 //!
-//! **Integer codes, f32 inputs.** The columns of a group (64, or 32) share a power of two `p` such that the largest
+//! **Integer codes, f32 inputs.** The columns of a group (64, 32 or 16) share a power of two `p` such that the largest
 //! magnitude lies in `2^26 p .. 2^27 p`. Each value becomes the nearest integer of `x / p`, written in four digits
 //! of base 128 between -64 and 64, and a weight's group is four exact integer sums that are rounded when they are
 //! put together. What a value loses lies below `2^-27` of the group's largest magnitude, an eighth of the last place
@@ -8,8 +8,8 @@
 //! rounding of its own: an f32 sum of the same products loses more (`tests::errors_beside_plain_f32`).
 //! Below `2^-100` the power of two stays where it is.
 //!
-//! **Integer codes, int8 inputs.** [`int8`] of the whole row where a row has one scale, and of each group of 64 or
-//! 32 columns otherwise (formats.md 11.1, 7.1): codes `q` and a scale `s`, so `x` is about `q s`. The result is
+//! **Integer codes, int8 inputs.** [`int8`] of the whole row where a row has one scale, and of each group of 64, 32
+//! or 16 columns otherwise (formats.md 11.1, 7.1): codes `q` and a scale `s`, so `x` is about `q s`. The result is
 //! defined as
 //!
 //! ```text
@@ -25,24 +25,14 @@
 use super::isa::Isa;
 use super::order::{Coding, UNIT, coding, is_float};
 use crate::formats::Format;
-use crate::formats::activation::int8;
-
-/// What the inputs of a product are taken as.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Activations {
-    /// f32, to the last place of a group's largest.
-    #[default]
-    F32,
-    /// Eight bits and a scale, see the module: a choice of the user, never made silently.
-    Int8,
-}
+use crate::formats::activation::{Activations, int8};
 
 /// Digits of an f32 input, and their base as a power of two.
 pub(super) const DIGITS: usize = 4;
 const BASE: u32 = 7;
 /// Largest magnitudes come to lie below this power of two.
 const TOP: i32 = 27;
-/// Widest row whose integer sum fits: 128 * 127 * this < 2^31.
+/// Widest row whose integer sum fits, where a row has one scale: 128 * 127 * this < 2^31.
 const WIDEST: usize = 1 << 17;
 
 /// Which prepared form a matrix format wants.
@@ -57,7 +47,7 @@ pub(crate) enum Form {
 pub(crate) fn form(format: Format, cols: usize, activations: Activations) -> Option<Form> {
     match (coding(format), activations) {
         (Some(c), Activations::F32) => Some(Form::Digits(c)),
-        (Some(c), Activations::Int8) if cols <= WIDEST => Some(Form::Bytes(c)),
+        (Some(c), Activations::Int8) if cols <= WIDEST || !c.row_scale => Some(Form::Bytes(c)),
         (None, Activations::F32) if is_float(format) => Some(Form::Plain),
         _ => None,
     }

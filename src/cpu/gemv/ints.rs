@@ -7,15 +7,21 @@ use super::source::{Source, units};
 
 /// How a format's words become bytes, and what its scales are.
 pub(super) trait Codes {
-    /// Parts of a unit with a scale of their own.
+    /// Parts of a unit with a scale of their own: 1, 2 or 4.
     const HALVES: usize;
     /// Whether the row has one scale.
     const ROW: bool;
-    /// Whether two products of a byte and an int8 input may leave an i16, see [`Isa::dot`].
-    const WIDE: bool = false;
+    /// Whether bytes reach 128. Then two products with int8 inputs may leave an i16 (those with digits never do).
+    const LARGE: bool = false;
     /// Codes plus the coding's offset, in its order.
+    ///
+    /// # Safety
+    /// As [`Isa`] and [`Source`].
     unsafe fn codes<S: Isa, T: Source>(t: &mut T, unit: usize) -> [S::I; 16];
     /// Scales of group `group` (of 64 / HALVES columns); of the row if `ROW`.
+    ///
+    /// # Safety
+    /// As [`Isa`] and [`Source`].
     unsafe fn scales<S: Isa, T: Source>(&self, t: &mut T, group: usize) -> S::F;
 }
 
@@ -40,10 +46,13 @@ pub(super) struct Int3;
 pub(super) struct Mxfp4;
 pub(super) struct E8;
 
-/// SAFETY of the blocks in this file: callers promise what [`Isa`] and [`Source`] ask, and words are read in the
-/// number that was asked for.
+/// The low and the high nibble of every byte of eight words.
+///
+/// # Safety
+/// As [`Isa`] and [`Source`].
 #[inline(always)]
 unsafe fn nibbles<S: Isa, T: Source>(t: &mut T, unit: usize) -> [S::I; 16] {
+    // SAFETY: the caller's promise; of eight words of 16 lanes, each load takes one.
     unsafe {
         let p = t.words::<S>(0, unit, 8);
         let mask = S::splat(0x0f0f_0f0f);
@@ -58,8 +67,12 @@ unsafe fn nibbles<S: Isa, T: Source>(t: &mut T, unit: usize) -> [S::I; 16] {
 }
 
 /// The four pairs of bits of every byte of four words.
+///
+/// # Safety
+/// As [`Isa`]; there must be 256 bytes at `p`.
 #[inline(always)]
 unsafe fn pairs<S: Isa>(p: *const u8) -> [S::I; 16] {
+    // SAFETY: the caller's promise; each of four loads takes 64 bytes of the 256.
     unsafe {
         let mask = S::splat(0x0303_0303);
         let mut out = [mask; 16];
@@ -77,9 +90,10 @@ unsafe fn pairs<S: Isa>(p: *const u8) -> [S::I; 16] {
 impl Codes for Int8 {
     const HALVES: usize = 1;
     const ROW: bool = true;
-    const WIDE: bool = true;
+    const LARGE: bool = true;
     #[inline(always)]
     unsafe fn codes<S: Isa, T: Source>(t: &mut T, unit: usize) -> [S::I; 16] {
+        // SAFETY: the caller's promise; of 16 words of 16 lanes, each load takes one.
         unsafe {
             let p = t.words::<S>(0, unit, 16);
             let flip = S::splat(0x8080_8080);
@@ -92,6 +106,7 @@ impl Codes for Int8 {
     }
     #[inline(always)]
     unsafe fn scales<S: Isa, T: Source>(&self, t: &mut T, _: usize) -> S::F {
+        // SAFETY: the caller's promise; a row has one scale.
         unsafe { t.scales::<S>(0) }
     }
 }
@@ -101,10 +116,12 @@ impl Codes for Int4 {
     const ROW: bool = true;
     #[inline(always)]
     unsafe fn codes<S: Isa, T: Source>(t: &mut T, unit: usize) -> [S::I; 16] {
+        // SAFETY: the caller's promise.
         unsafe { nibbles::<S, T>(t, unit) }
     }
     #[inline(always)]
     unsafe fn scales<S: Isa, T: Source>(&self, t: &mut T, _: usize) -> S::F {
+        // SAFETY: the caller's promise; a row has one scale.
         unsafe { t.scales::<S>(0) }
     }
 }
@@ -114,12 +131,14 @@ impl<const H: usize> Codes for Int4Groups<H> {
     const ROW: bool = false;
     #[inline(always)]
     unsafe fn codes<S: Isa, T: Source>(t: &mut T, unit: usize) -> [S::I; 16] {
+        // SAFETY: the caller's promise.
         unsafe { nibbles::<S, T>(t, unit) }
     }
     #[inline(always)]
     unsafe fn scales<S: Isa, T: Source>(&self, t: &mut T, group: usize) -> S::F {
         // Exact for all groups below 2^32 / per, more than rows have.
         let group = ((group as u64 * self.inverse) >> 32) as usize;
+        // SAFETY: the caller's promise: a group that the matrix has lies in a scale's columns that it has too.
         unsafe { t.scales::<S>(group) }
     }
 }
@@ -129,10 +148,12 @@ impl Codes for Int2 {
     const ROW: bool = true;
     #[inline(always)]
     unsafe fn codes<S: Isa, T: Source>(t: &mut T, unit: usize) -> [S::I; 16] {
+        // SAFETY: the caller's promise; four words of 16 lanes are 256 bytes.
         unsafe { pairs::<S>(t.words::<S>(0, unit, 4)) }
     }
     #[inline(always)]
     unsafe fn scales<S: Isa, T: Source>(&self, t: &mut T, _: usize) -> S::F {
+        // SAFETY: the caller's promise; a row has one scale.
         unsafe { t.scales::<S>(0) }
     }
 }
@@ -142,6 +163,8 @@ impl Codes for Int3 {
     const ROW: bool = false;
     #[inline(always)]
     unsafe fn codes<S: Isa, T: Source>(t: &mut T, unit: usize) -> [S::I; 16] {
+        // SAFETY: the caller's promise; of six words of 16 lanes `pairs` takes four, and each half of the other two
+        // is loaded twice.
         unsafe {
             let p = t.words::<S>(0, unit, 6);
             let (mut out, four) = (pairs::<S>(p), S::splat(0x0404_0404));
@@ -159,6 +182,7 @@ impl Codes for Int3 {
     }
     #[inline(always)]
     unsafe fn scales<S: Isa, T: Source>(&self, t: &mut T, group: usize) -> S::F {
+        // SAFETY: the caller's promise: groups are those of the scales.
         unsafe { t.scales::<S>(group) }
     }
 }
@@ -170,6 +194,7 @@ impl Codes for Mxfp4 {
     unsafe fn codes<S: Isa, T: Source>(t: &mut T, unit: usize) -> [S::I; 16] {
         /// Twice the value plus 12.
         const E2M1: [u8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
+        // SAFETY: the caller's promise; nibbles lie below 16, as `lut` asks.
         unsafe {
             let mut out = nibbles::<S, T>(t, unit);
             for v in &mut out {
@@ -180,6 +205,7 @@ impl Codes for Mxfp4 {
     }
     #[inline(always)]
     unsafe fn scales<S: Isa, T: Source>(&self, t: &mut T, group: usize) -> S::F {
+        // SAFETY: the caller's promise: groups are those of the exponents.
         unsafe { S::mul_f(S::bits(S::shl::<23>(t.exponents::<S>(group))), S::splat_f(0.5)) }
     }
 }
@@ -189,6 +215,7 @@ impl Codes for E8 {
     const ROW: bool = false;
     #[inline(always)]
     unsafe fn codes<S: Isa, T: Source>(t: &mut T, unit: usize) -> [S::I; 16] {
+        // SAFETY: the caller's promise; of four words of indices and two of signs, each load takes one.
         unsafe {
             let (index, signs) = (t.words::<S>(0, unit, 4), t.words::<S>(1, unit, 2));
             let mut out = [S::splat(0); 16];
@@ -203,6 +230,8 @@ impl Codes for E8 {
     /// `(2 code + 1) (d / 8)`, exact.
     #[inline(always)]
     unsafe fn scales<S: Isa, T: Source>(&self, t: &mut T, group: usize) -> S::F {
+        // SAFETY: the caller's promise: `group / 2` is a unit, and `group / 8` the block of 256 columns around it. A
+        // unit has two words of signs, of which this loads the group's.
         unsafe {
             let signs = t.words::<S>(1, group / 2, 2).add(64 * (group % 2));
             let code = S::to_f(S::or(S::shl::<1>(S::shr::<28>(S::load(signs))), S::splat(1)));
@@ -211,7 +240,27 @@ impl Codes for E8 {
     }
 }
 
+/// `acc` plus the products of a step's bytes with those of `P` digits' input, or of an int8 input (`P` = 1).
+///
+/// # Safety
+/// As [`Isa`].
+#[inline(always)]
+unsafe fn dot<S: Isa, C: Codes, const P: usize>(acc: S::I, codes: S::I, step: i32) -> S::I {
+    // SAFETY: the caller's promise. Bytes lie below 128 unless `LARGE` (the largest are 126, of E8). Digits reach 64,
+    // and 2 * 255 * 64 is an i16; int8 inputs reach 127, and so is 2 * 126 * 127.
+    unsafe {
+        match (C::LARGE, P) {
+            (true, 1) => S::dot::<true, true>(acc, codes, step),
+            (true, _) => S::dot::<true, false>(acc, codes, step),
+            (false, _) => S::dot::<false, false>(acc, codes, step),
+        }
+    }
+}
+
 /// `y` of `N` input rows in f32 digits, or in groups of int8 (`P` = 1). `sums` has the rows' sums so far.
+///
+/// # Safety
+/// As [`tile`]; `unit` must be one that the matrix has.
 #[inline(always)]
 unsafe fn groups<S: Isa, T: Source, C: Codes, const P: usize, const N: usize>(
     c: &C,
@@ -224,6 +273,8 @@ unsafe fn groups<S: Isa, T: Source, C: Codes, const P: usize, const N: usize>(
     let steps = 16 / C::HALVES;
     for h in 0..C::HALVES {
         let group = unit * C::HALVES + h;
+        // SAFETY: the caller's promise. An input has for each group a value, `P` starts and `P` times `steps` steps,
+        // since it was prepared with the group size of `C`, for as many columns as the matrix has.
         unsafe {
             let mut acc = [[S::splat(0); P]; N];
             let mut at = [std::ptr::null::<i32>(); N];
@@ -237,12 +288,7 @@ unsafe fn groups<S: Isa, T: Source, C: Codes, const P: usize, const N: usize>(
             for s in 0..steps {
                 for n in 0..N {
                     for (p, acc) in acc[n].iter_mut().enumerate() {
-                        let step = *at[n].add(p * steps + s);
-                        // Digits are small enough for any code.
-                        *acc = match P {
-                            1 if C::WIDE => S::dot::<true>(*acc, codes[h * steps + s], step),
-                            _ => S::dot::<false>(*acc, codes[h * steps + s], step),
-                        };
+                        *acc = dot::<S, C, P>(*acc, codes[h * steps + s], *at[n].add(p * steps + s));
                     }
                 }
             }
@@ -272,6 +318,7 @@ pub(super) unsafe fn tile<S: Isa, T: Source, C: Codes, const P: usize>(
     x: &[&Input],
     out: &mut [[f32; 16]],
 ) {
+    // SAFETY: the caller's promise; units run over those of the matrix.
     unsafe {
         let zero = S::splat_f(0.0);
         if let [one] = x {
@@ -303,8 +350,11 @@ pub(super) unsafe fn tile<S: Isa, T: Source, C: Codes, const P: usize>(
     }
 }
 
+/// # Safety
+/// As [`tile`].
 #[inline(always)]
 unsafe fn finish<S: Isa, T: Source, C: Codes>(c: &C, t: &mut T, sum: S::F, out: &mut [f32; 16]) {
+    // SAFETY: the caller's promise; `out` has room for the 16 values.
     unsafe {
         let sum = if C::ROW { S::mul_f(sum, c.scales::<S, T>(t, 0)) } else { sum };
         S::store_f(out.as_mut_ptr(), sum);
@@ -317,6 +367,7 @@ unsafe fn finish<S: Isa, T: Source, C: Codes>(c: &C, t: &mut T, sum: S::F, out: 
 /// As [`tile`].
 #[inline(always)]
 pub(super) unsafe fn whole<S: Isa, T: Source, C: Codes>(c: &C, t: &mut T, x: &[&Input], out: &mut [[f32; 16]]) {
+    // SAFETY: the caller's promise; units run over those of the matrix, for each of which an input has 16 steps.
     unsafe {
         for (x, out) in x.chunks(4).zip(out.chunks_mut(4)) {
             let mut sums = [S::splat(0); 4];
@@ -329,10 +380,7 @@ pub(super) unsafe fn whole<S: Isa, T: Source, C: Codes>(c: &C, t: &mut T, x: &[&
                     let steps = x.steps.as_ptr().add(unit * UNIT / 4);
                     let mut acc = [*sum, S::splat(0)];
                     for s in 0..16 {
-                        acc[s % 2] = match C::WIDE {
-                            true => S::dot::<true>(acc[s % 2], codes[s], *steps.add(s)),
-                            false => S::dot::<false>(acc[s % 2], codes[s], *steps.add(s)),
-                        };
+                        acc[s % 2] = dot::<S, C, 1>(acc[s % 2], codes[s], *steps.add(s));
                     }
                     *sum = S::add32(acc[0], acc[1]);
                 }

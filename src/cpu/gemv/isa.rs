@@ -31,8 +31,9 @@ pub(super) trait Isa: Copy {
     /// Bytes `[0, 0, 1, 1]` of every word, or `[2, 2, 3, 3]` if `HIGH`.
     unsafe fn twice<const HIGH: bool>(a: Self::I) -> Self::I;
     /// `acc + sum of u[k] s[k]` over the four bytes of a word: `u` unsigned, `s` signed and the same in every lane.
-    /// The sum of two neighbouring products must fit into an i16 unless `WIDE`.
-    unsafe fn dot<const WIDE: bool>(acc: Self::I, u: Self::I, s: i32) -> Self::I;
+    /// Bytes of `u` must lie below 128 unless `LARGE`, and the sum of two neighbouring products must fit into an i16
+    /// unless `WIDE`.
+    unsafe fn dot<const LARGE: bool, const WIDE: bool>(acc: Self::I, u: Self::I, s: i32) -> Self::I;
     /// The signed integers of the lanes.
     unsafe fn to_f(a: Self::I) -> Self::F;
     /// The lanes' bits, read as f32.
@@ -87,3 +88,25 @@ pub(super) trait Isa: Copy {
     /// `table[byte 0 of the lane]`.
     unsafe fn gather(table: &[u32; 256], a: Self::I) -> Self::I;
 }
+
+/// Methods of [`Isa`] that work on values alone. Their bodies are safe code, compiled with the features: there the
+/// compiler lets intrinsics through that touch registers, and refuses those that take pointers.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! registers {
+    ($features:literal; $(
+        $(#[$attribute:meta])*
+        fn $name:ident $(<$(const $n:ident: $t:ty),+>)? ($($a:ident: $of:ty),*) -> $out:ty $body:block
+    )*) => { $(
+        #[inline(always)]
+        $(#[$attribute])*
+        unsafe fn $name $(<$(const $n: $t),+>)? ($($a: $of),*) -> $out {
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn with $(<$(const $n: $t),+>)? ($($a: $of),*) -> $out $body
+            // SAFETY: `with` needs these features and no more, and they are what the caller promises.
+            unsafe { with $(::<$($n),+>)? ($($a),*) }
+        }
+    )* };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) use registers;

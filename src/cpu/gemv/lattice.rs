@@ -42,21 +42,33 @@ const ODD: [u8; 16] = {
     table
 };
 
-/// SAFETY of the blocks from here on: the caller's promise, that of [`Isa`], is that of the called. Small functions in
-/// place of closures, because those would be compiled without the instruction set.
+// Small functions in place of closures from here on, because those would be compiled without the instruction set.
+
+/// # Safety
+/// As [`Isa`].
 #[inline(always)]
 unsafe fn keep<S: Isa>(v: S::I, mask: u32) -> S::I {
+    // SAFETY: the caller's promise: operations on values.
     unsafe { S::and(v, S::splat(mask)) }
 }
 
+/// The parity of the low nibble of every byte, as bit 7.
+///
+/// # Safety
+/// As [`Isa`].
 #[inline(always)]
 unsafe fn odd<S: Isa>(bits: S::I) -> S::I {
+    // SAFETY: the caller's promise; the mask leaves bytes below 16, as `lut` asks.
     unsafe { S::lut(&ODD, keep::<S>(bits, 0x0f0f_0f0f)) }
 }
 
 /// The word's four 7-bit fields as bytes in the order 0, 2, 1, 3, with their parity as bit 7.
+///
+/// # Safety
+/// As [`Isa`].
 #[inline(always)]
 unsafe fn sign_bytes<S: Isa>(word: S::I) -> S::I {
+    // SAFETY: the caller's promise: operations on values.
     unsafe {
         let (first, second) = (keep::<S>(word, 0x7f), keep::<S>(S::shr::<6>(word), 0x7f00));
         let third = keep::<S>(S::shl::<9>(word), 0x7f_0000);
@@ -67,9 +79,13 @@ unsafe fn sign_bytes<S: Isa>(word: S::I) -> S::I {
 }
 
 /// Bytes 0 and 2 of two words, alternating; and 1 and 3.
+///
+/// # Safety
+/// As [`Isa`].
 #[inline(always)]
 unsafe fn zip8<S: Isa>(x: S::I, y: S::I) -> [S::I; 2] {
     const LOW: u32 = 0x00ff_00ff;
+    // SAFETY: the caller's promise: operations on values.
     unsafe {
         let even = S::or(keep::<S>(x, LOW), S::shl::<8>(keep::<S>(y, LOW)));
         [even, S::or(keep::<S>(S::shr::<8>(x), LOW), keep::<S>(y, !LOW))]
@@ -77,8 +93,12 @@ unsafe fn zip8<S: Isa>(x: S::I, y: S::I) -> [S::I; 2] {
 }
 
 /// The low halves of two words; and the high ones.
+///
+/// # Safety
+/// As [`Isa`].
 #[inline(always)]
 unsafe fn zip16<S: Isa>(x: S::I, y: S::I) -> [S::I; 2] {
+    // SAFETY: the caller's promise: operations on values.
     unsafe {
         let low = S::or(keep::<S>(x, 0xffff), S::shl::<16>(y));
         [low, S::or(S::shr::<16>(x), keep::<S>(y, 0xffff_0000))]
@@ -86,8 +106,12 @@ unsafe fn zip16<S: Isa>(x: S::I, y: S::I) -> [S::I; 2] {
 }
 
 /// The four planes of the entries that the indices `H`, `4 + H`, `2 + H`, `6 + H` choose: the order of `sign_bytes`.
+///
+/// # Safety
+/// As [`Isa`].
 #[inline(always)]
 unsafe fn planes_of<S: Isa>(a: S::I, b: S::I, h: usize) -> [S::I; 4] {
+    // SAFETY: the caller's promise: operations on values, and lookups that stay in the table whatever the index.
     unsafe {
         let (a, b) = if h == 0 { (a, b) } else { (S::shr::<8>(a), S::shr::<8>(b)) };
         let (e0, e1) = (S::gather(&ENTRIES, a), S::gather(&ENTRIES, b));
@@ -99,8 +123,12 @@ unsafe fn planes_of<S: Isa>(a: S::I, b: S::I, h: usize) -> [S::I; 4] {
 }
 
 /// [`Isa::lattice`] without byte permutations: a codebook entry per lookup, 4 x 4 bytes transposed in each lane.
+///
+/// # Safety
+/// As [`Isa`].
 #[inline(always)]
 pub(super) unsafe fn general<S: Isa>(a: S::I, b: S::I, signs: S::I) -> [S::I; 8] {
+    // SAFETY: the caller's promise: operations on values.
     unsafe {
         let signs = sign_bytes::<S>(signs);
         let mut out = [a; 8];

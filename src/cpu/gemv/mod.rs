@@ -24,6 +24,8 @@ pub mod input;
 mod ints;
 mod isa;
 mod lattice;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod order;
 mod portable;
 mod source;
@@ -31,5 +33,5 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use input::{Activations, Input};
+pub use input::Input;
 pub use table::{Kernels, available, kernels};

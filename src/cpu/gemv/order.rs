@@ -44,7 +44,7 @@ pub(super) static E8: Order = lattice();
 pub(crate) struct Coding {
     /// The unpacked byte is the weight's integer plus this.
     pub offset: u8,
-    /// Columns that share a scale: 64, or 32.
+    /// Columns that share a scale: 64, 32 or 16.
     pub group: usize,
     /// Whether one scale holds for the whole row.
     pub row_scale: bool,
@@ -72,7 +72,7 @@ impl Fields {
 }
 
 /// The coding of a format with integer codes; `None` where there is none or no kernel reads it (groups that are
-/// not a multiple of 32).
+/// not a multiple of 16).
 pub(super) fn coding(format: Format) -> Option<Coding> {
     let (offset, group, row_scale, order) = match format {
         Format::Int8Row => (128, 64, true, Fields::Words),
@@ -80,6 +80,7 @@ pub(super) fn coding(format: Format) -> Option<Coding> {
         Format::Int2Row => (2, 64, true, Fields::Pairs),
         Format::Int4Grouped { group } if group > 0 && group.is_multiple_of(64) => (8, 64, false, Fields::Nibbles),
         Format::Int4Grouped { group } if group > 0 && group.is_multiple_of(32) => (8, 32, false, Fields::Nibbles),
+        Format::Int4Grouped { group } if group > 0 && group.is_multiple_of(16) => (8, 16, false, Fields::Nibbles),
         Format::Int3G64 => (4, 64, false, Fields::Pairs),
         // Twice the value, -12 to 12.
         Format::Mxfp4 => (12, 32, false, Fields::Nibbles),

@@ -1,5 +1,4 @@
-//! Lanes as arrays: what every processor can do. The compiler makes vector code of the loops where it can, NEON on
-//! aarch64.
+//! Lanes as arrays: what every processor can do. The compiler makes vector code of the loops where it can.
 
 use super::isa::Isa;
 use half::f16;
@@ -89,7 +88,7 @@ impl Isa for Portable {
         })
     }
     #[inline(always)]
-    unsafe fn dot<const WIDE: bool>(acc: I, u: I, s: i32) -> I {
+    unsafe fn dot<const LARGE: bool, const WIDE: bool>(acc: I, u: I, s: i32) -> I {
         let s = s.to_le_bytes().map(|s| i32::from(s as i8));
         each(acc, u, |acc, u| {
             let u = u.to_le_bytes().map(i32::from);

@@ -3,13 +3,13 @@
 use super::order::coding;
 use super::*;
 use crate::cpu::testing::{bits, close, noise, product};
-use crate::formats::activation::int8;
+use crate::formats::activation::{Activations, int8};
 use crate::formats::layout::{TILE, Tiled, tile};
 use crate::formats::{BlockScale, Encoded, Format, Matrix, View, encode};
 
 fn all() -> Vec<Format> {
     let scales = [BlockScale::F32, BlockScale::Ue8m0].map(|scale| Format::Fp8Block { scale });
-    let groups = [32, 64, 96, 128].map(|group| Format::Int4Grouped { group });
+    let groups = [16, 32, 48, 64, 96, 128].map(|group| Format::Int4Grouped { group });
     let plain = [Format::F32, Format::F16, Format::Bf16, Format::Int8Row, Format::Int4Row, Format::Int2Row];
     [&plain[..], &groups, &scales, &[Format::Int3G64, Format::E8, Format::Mxfp4]].concat()
 }
@@ -121,6 +121,8 @@ fn one_row_and_many() {
 /// Integer codes have the same bits on every set; floats where sets fuse.
 #[test]
 fn sets_agree_in_bits() {
+    // For tests/tools/neon.sh, which must know what has run.
+    println!("kernels: {}", available().iter().map(|k| k.name).collect::<Vec<_>>().join(", "));
     for format in all() {
         let (w, x) = (Stored::new(format, 33, 520), noise(5, 520));
         for a in [Activations::F32, Activations::Int8] {
@@ -134,6 +136,24 @@ fn sets_agree_in_bits() {
                 assert_eq!(bits(&of(&pair[0])), bits(&of(&pair[1])), "{format} {a:?} {}", pair[1].name);
             }
         }
+    }
+}
+
+/// The same bits on every machine, too: what AVX-512 computed, in one number.
+#[test]
+fn machines_agree_in_bits() {
+    for k in available().iter().filter(|k| k.name != "portable") {
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        for format in all() {
+            let (w, x) = (Stored::new(format, 33, 520), noise(5, 520));
+            for a in [Activations::F32, Activations::Int8] {
+                if input::form(format, 520, a).is_some() {
+                    let y = multiply(k, &w.both()[0], &x, a).concat();
+                    hash = bits(&y).iter().fold(hash, |h, v| (h ^ u64::from(*v)).wrapping_mul(0x100_0000_01b3));
+                }
+            }
+        }
+        assert_eq!(hash, 0xc198_6d5a_8995_5bfe, "{}", k.name);
     }
 }
 

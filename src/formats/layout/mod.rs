@@ -32,7 +32,7 @@ mod tests;
 
 pub use planes::{Plane, of as planes};
 
-use super::{Format, View, ViewError};
+use super::{Format, Integers, View, ViewError};
 use planes::Part;
 
 /// What a file says whose tensors are stored like this (`"layout"` in its metadata).
@@ -190,20 +190,47 @@ impl<'a> Tiled<'a> {
     /// # Panics
     /// When they reach beyond the matrix, or `out` is no whole number of rows.
     pub fn decode_rows(&self, first: usize, out: &mut [f32]) {
-        let mut data = vec![0; self.format.data_bytes(1, self.cols as u64) as usize];
-        let mut scales = vec![0; self.format.scale_bytes(1, self.cols as u64) as usize];
         let count = out.len() / self.cols.max(1);
         assert!(first + count.max(1) <= self.rows, "rows from {first} on of a matrix of {} rows", self.rows);
         assert_eq!(out.len(), count * self.cols);
+        let mut line = FileRow::of(self);
         for (row, out) in (first..).zip(out.chunks_exact_mut(self.cols.max(1))) {
-            for plane in self.planes() {
-                let line = match plane.part {
-                    Part::Data => &mut data,
-                    Part::Scales => &mut scales,
-                };
-                plane.read_row(self.bytes, row, line);
-            }
-            View { format: self.format, rows: 1, cols: self.cols, data: &data, scales: &scales }.decode_row(0, out);
+            line.read(self, row).decode_row(0, out);
         }
+    }
+
+    /// The integers of a row, as [`View::integers`].
+    ///
+    /// # Panics
+    /// When `row >= rows`.
+    pub fn integers(&self, row: usize) -> Option<Integers> {
+        assert!(row < self.rows, "row {row} of a matrix of {} rows", self.rows);
+        FileRow::of(self).read(self, row).integers(0)
+    }
+}
+
+/// Room for a row as it would lie in a file.
+struct FileRow {
+    data: Vec<u8>,
+    scales: Vec<u8>,
+}
+
+impl FileRow {
+    fn of(tiles: &Tiled) -> FileRow {
+        let bytes = |n: u64| vec![0; n as usize];
+        let cols = tiles.cols as u64;
+        FileRow { data: bytes(tiles.format.data_bytes(1, cols)), scales: bytes(tiles.format.scale_bytes(1, cols)) }
+    }
+
+    /// The row in file order, until the next is read.
+    fn read(&mut self, tiles: &Tiled, row: usize) -> View<'_> {
+        for plane in tiles.planes() {
+            let line = match plane.part {
+                Part::Data => &mut self.data,
+                Part::Scales => &mut self.scales,
+            };
+            plane.read_row(tiles.bytes, row, line);
+        }
+        View { format: tiles.format, rows: 1, cols: tiles.cols, data: &self.data, scales: &self.scales }
     }
 }

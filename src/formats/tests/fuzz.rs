@@ -70,5 +70,6 @@ fn noise_never_panics() {
         assert!(before.elapsed() < Duration::from_secs(1), "round {rounds} took too long");
         rounds += 1;
     }
+    println!("{rounds} rounds of random bytes and numbers");
     assert!(rounds > 20, "{rounds} rounds");
 }

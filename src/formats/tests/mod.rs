@@ -7,7 +7,7 @@ mod vectors;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{Format, View};
+use super::{Encoded, Format, View};
 
 /// Time for a loop over random damage: `seconds`, unless `COLI_FUZZ_SECONDS` says more.
 pub(crate) fn fuzz_time(seconds: f64) -> Duration {
@@ -41,6 +41,29 @@ impl Random {
         let (a, b) = (self.unit(), self.unit());
         ((-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()) as f32
     }
+}
+
+/// Formats of integer codes, with groups that kernels read.
+pub(crate) fn coded() -> Vec<Format> {
+    let groups = [16, 32, 48, 64, 96, 128].map(|group| Format::Int4Grouped { group });
+    let rest = [Format::Int8Row, Format::Int4Row, Format::Int2Row, Format::Int3G64, Format::Mxfp4, Format::E8];
+    rest.into_iter().chain(groups).collect()
+}
+
+/// A matrix in a format of [`coded`]: any codes, and finite scales of either sign and many sizes.
+pub(crate) fn random_codes(format: Format, rows: usize, cols: usize, random: &mut Random) -> Encoded {
+    let (r, c) = (rows as u64, cols as u64);
+    let mut data: Vec<u8> = (0..format.data_bytes(r, c)).map(|_| random.next() as u8).collect();
+    if format == Format::E8 {
+        // Super-scales below 2, subnormals among them.
+        data.chunks_exact_mut(98).for_each(|block| block[97] &= 0xbf);
+    }
+    let bytes = format.scale_bytes(r, c);
+    let scales = match format {
+        Format::Mxfp4 => (0..bytes).map(|_| [0, 1, 100, 126, 127, 128, 140][random.below(7)]).collect(),
+        _ => (0..bytes / 4).flat_map(|_| (random.normal() * 2f32.powi(random.below(9) as i32)).to_le_bytes()).collect(),
+    };
+    Encoded { data, scales }
 }
 
 /// The reference vectors: tensors of a safetensors file by name, as bytes.

@@ -1,8 +1,8 @@
 //! Times the products with stored matrices beside the memory they read from.
 
-pub use crate::cpu::gemv::Activations;
 use crate::cpu::gemv::kernels;
 use crate::cpu::matmul::{Sum, linear};
+use crate::formats::activation::Activations;
 use crate::formats::layout::{STAMP, Tiled, tile};
 use crate::formats::{BlockScale, Format, Matrix, View, encode};
 use rayon::prelude::*;
@@ -120,9 +120,8 @@ fn call(case: &Case, copy: &[u8], scales: usize, x: &[f32], out: &mut [f32]) -> 
     };
     let w = w.map_err(|e| e.to_string())?;
     let rows = x.chunks_exact(k).collect();
-    let sum = if case.activations == Activations::Int8 { Sum::Int8 } else { Sum::F32 };
     let start = Instant::now();
-    linear(rows, w, None, sum, out);
+    linear(rows, w, None, case.activations.into(), out);
     let time = start.elapsed().as_secs_f64();
     black_box(out);
     Ok(time)

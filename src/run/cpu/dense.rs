@@ -35,7 +35,7 @@ impl Work<'_> {
         let (x, w) = (self.tensor(n, 0)?, self.matrix(n, 0)?);
         let bias = if bias { Some(self.vector(n, 1)?) } else { None };
         let x: Vec<&[f32]> = x.chunks_exact(inp).collect();
-        made(x.len() * out, |y| matmul::linear(x, w, bias.as_deref(), Sum::F32, y))
+        made(x.len() * out, |y| matmul::linear(x, w, bias.as_deref(), self.sum, y))
     }
 
     pub(super) fn router_logits(&self, n: &Node, inp: usize, experts: usize) -> Made {
@@ -47,13 +47,13 @@ impl Work<'_> {
     pub(super) fn head(&self, n: &Node, inp: usize, out: usize) -> Made {
         let (x, w) = (self.tensor(n, 0)?, self.matrix(n, 0)?);
         let x: Vec<&[f32]> = self.step.outputs().iter().map(|r| &x[r * inp..][..inp]).collect();
-        made(x.len() * out, |y| matmul::linear(x, w, None, Sum::F32, y))
+        made(x.len() * out, |y| matmul::linear(x, w, None, self.sum, y))
     }
 
     /// `rows` of each group's rows: all of LinearGrouped, the value rows of MlaExpandV.
     pub(super) fn grouped(&self, n: &Node, groups: usize, rows: Range<usize>) -> Made {
         let (x, w) = (self.tensor(n, 0)?, self.matrix(n, 0)?);
-        made(x.len() / w.cols() * rows.len(), |y| matmul::linear_grouped(x, w, groups, rows, y))
+        made(x.len() / w.cols() * rows.len(), |y| matmul::linear_grouped(x, w, groups, rows, self.sum, y))
     }
 
     pub(super) fn absorb_q(&self, n: &Node, heads: usize, nope: usize, rank: usize) -> Made {

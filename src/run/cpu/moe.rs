@@ -74,6 +74,6 @@ impl Work<'_> {
         let matrix = |w: crate::graph::WeightId, e: u32| self.weights.expert(w.0 as usize, e as usize).matrix();
         let expert = |e: u32| Expert { gate: matrix(gate, e), up: matrix(up, e), down: matrix(down, e) };
         let visits = Visits { ids, weights, k };
-        made(x.len() / inp * out, |y| experts::moe_experts(x, inp, visits, glu_of(kind), expert, y))
+        made(x.len() / inp * out, |y| experts::moe_experts(x, inp, visits, glu_of(kind), self.sum, expert, y))
     }
 }

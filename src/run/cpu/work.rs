@@ -1,6 +1,7 @@
 //! A step being run: its values, and how a node reaches its operands.
 
 use super::error::CpuError;
+use crate::cpu::matmul::Sum;
 use crate::cpu::{decode, rope};
 use crate::formats::Matrix;
 use crate::graph::{Graph, Node, Row, States, Step, Value};
@@ -17,6 +18,8 @@ pub(in crate::run) struct Work<'a> {
     pub weights: &'a Bound,
     pub step: &'a Step,
     pub states: &'a mut States,
+    /// How products with stored weights are summed, but for those that a choice depends on.
+    pub sum: Sum,
     /// The rows of each slot, in order of position.
     pub slots: BTreeMap<u32, Vec<usize>>,
     values: Vec<Option<Value>>,
@@ -48,7 +51,17 @@ impl<'a> Work<'a> {
         let given = graph.resources.iter().map(|r| if r.producer.is_none() { start(&r.ty) } else { None });
         let mut slots: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         step.rows().iter().enumerate().for_each(|(i, r)| slots.entry(r.slot).or_default().push(i));
-        Self { values: given.collect(), graph, weights, step, states, slots, tables, rotations: HashMap::new() }
+        Self {
+            values: given.collect(),
+            graph,
+            weights,
+            step,
+            states,
+            sum: Sum::F32,
+            slots,
+            tables,
+            rotations: HashMap::new(),
+        }
     }
 
     pub(in crate::run) fn rows(&self) -> &'a [Row] {
