@@ -88,6 +88,11 @@ impl Cpu {
     /// See [`CpuError`]. Lengths stay as they were, but recurrent states (`Window`, `Matrix`) of the step's
     /// slots may have been written: such a slot must be restored from a snapshot or reset.
     pub fn step(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, CpuError> {
+        // On one of the pool's threads: from any other, each kernel would wait asleep for the pool to wake up.
+        rayon::scope(|_| self.nodes(step, watch))
+    }
+
+    fn nodes(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, CpuError> {
         // The step may have been checked against other limits or lengths.
         Step::new(step.role(), step.rows().to_vec(), self.states.limits(), self.states.lengths())?;
         let graph = Arc::clone(&self.graph);
