@@ -4,7 +4,7 @@ use super::device::{self, Choice, parse_device};
 use super::failure::Failure;
 use crate::formats::Format;
 use crate::formats::activation::Activations;
-use crate::run::cpu::bench::{Bench, Case, FORMATS, Timing, applies, layout};
+use crate::run::cpu::bench::{Bench, Case, Dispatch, FORMATS, Timing, applies, layout};
 use crate::run::vulkan::bench::read_gbps;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -77,11 +77,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let mut reads: Vec<f64> = lines.iter().map(|l| l.timing.read_gbps).collect();
     reads.sort_by(f64::total_cmp);
-    let (read, call) = (reads.get(reads.len() / 2).copied().unwrap_or(0.0), bench.call());
+    let (read, dispatch) = (reads.get(reads.len() / 2).copied().unwrap_or(0.0), bench.dispatch());
     let mut out = std::io::stdout();
     match args.json {
-        true => writeln!(out, "{}", document(&lines, threads, read, call))?,
-        false => writeln!(out, "{threads} threads; reads {read:.1} GB/s (median); a call costs {call:.1} us")?,
+        true => writeln!(out, "{}", document(&lines, threads, read, dispatch))?,
+        false => {
+            let Dispatch { awake, asleep } = dispatch;
+            writeln!(out, "{threads} threads; reads {read:.1} GB/s (median)")?;
+            writeln!(out, "a call costs {awake:.1} us, {asleep:.1} us when threads have gone to sleep")?;
+        }
     }
     Ok(())
 }
@@ -174,10 +178,11 @@ fn kernel(Line { case, timing: t }: &Line) -> Value {
     })
 }
 
-fn document(lines: &[Line], threads: usize, read: f64, call: f64) -> Value {
+fn document(lines: &[Line], threads: usize, read: f64, d: Dispatch) -> Value {
     json!({
         "schema": 1, "device": "cpu", "kernels_of": crate::run::cpu::bench::instruction_set(), "threads": threads,
-        "read_gbps": read, "call_us": call, "kernels": lines.iter().map(kernel).collect::<Vec<_>>(),
+        "read_gbps": read, "dispatch_us": { "awake": d.awake, "asleep": d.asleep },
+        "kernels": lines.iter().map(kernel).collect::<Vec<_>>(),
     })
 }
 

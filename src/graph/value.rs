@@ -27,5 +27,5 @@ impl Value {
     }
 }
 
-/// Called with every node and what it made, in execution order.
-pub type Watch<'a> = dyn FnMut(&super::Node, &Value) + 'a;
+/// Called with every node and what it made, in execution order, on any thread.
+pub type Watch<'a> = dyn FnMut(&super::Node, &Value) + Send + 'a;

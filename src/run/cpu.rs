@@ -67,6 +67,9 @@ fn dropped_after(graph: &Graph) -> Vec<Vec<ResourceId>> {
     done
 }
 
+/// Sees each node's value and says what takes its place.
+pub(in crate::run) type Exchange<'a> = dyn FnMut(&Node, Value) -> Value + Send + 'a;
+
 impl Cpu {
     /// `weights` answers the graph's weights in their order. The state of `limits.slots` sequences starts empty.
     pub fn new(graph: Arc<Graph>, weights: Arc<Bound>, limits: Limits) -> Self {
@@ -106,11 +109,12 @@ impl Cpu {
     ///
     /// # Errors
     /// As [`Cpu::step`].
-    pub(in crate::run) fn step_through(
-        &mut self,
-        step: &Step,
-        exchange: &mut dyn FnMut(&Node, Value) -> Value,
-    ) -> Result<Vec<f32>, CpuError> {
+    pub(in crate::run) fn step_through(&mut self, step: &Step, exchange: &mut Exchange) -> Result<Vec<f32>, CpuError> {
+        // On one of the pool's threads: from any other, each kernel would wait asleep for the pool to wake up.
+        rayon::scope(|_| self.nodes(step, exchange))
+    }
+
+    fn nodes(&mut self, step: &Step, exchange: &mut Exchange) -> Result<Vec<f32>, CpuError> {
         // The step may have been checked against other limits or lengths.
         Step::new(step.role(), step.rows().to_vec(), self.states.limits(), self.states.lengths())?;
         let graph = Arc::clone(&self.graph);

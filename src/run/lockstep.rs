@@ -13,7 +13,7 @@ use crate::oracle::Oracle;
 use std::sync::Arc;
 
 /// Sees a node, the oracle's value, and the processor's.
-pub type Compare<'a> = dyn FnMut(&Node, &Value, &Value) + 'a;
+pub type Compare<'a> = dyn FnMut(&Node, &Value, &Value) + Send + 'a;
 
 /// The state of the same sequences in both.
 pub struct Lockstep {

@@ -263,7 +263,7 @@ fn old(api: Version, needed: &str) -> String {
 
 /// A name out of a fixed array of characters.
 fn text(chars: &[std::ffi::c_char]) -> String {
-    let bytes: Vec<u8> = chars.iter().map(|&c| c as u8).take_while(|&c| c != 0).collect();
+    let bytes: Vec<u8> = chars.iter().flat_map(|c| c.to_ne_bytes()).take_while(|&c| c != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

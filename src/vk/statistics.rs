@@ -94,6 +94,6 @@ fn statistic(s: &vk::PipelineExecutableStatisticKHR<'_>) -> Statistic {
 }
 
 fn text(chars: &[c_char]) -> String {
-    let bytes: Vec<u8> = chars.iter().map(|&c| c as u8).take_while(|&c| c != 0).collect();
+    let bytes: Vec<u8> = chars.iter().flat_map(|c| c.to_ne_bytes()).take_while(|&c| c != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -12,14 +12,17 @@ T=aarch64-unknown-linux-musl
 rustup target list --installed | grep -x "$T" >/dev/null || rustup target add "$T"
 
 # The first of these packages that has a static emulator (which one it is differs between Debian's releases).
-Q=$(find "$D" -name 'qemu-aarch64-static' -o -name 'qemu-aarch64' 2>/dev/null | head -1)
+emulator() {
+  for file in "$D"/root/usr/bin/qemu-aarch64-static "$D"/root/usr/bin/qemu-aarch64; do
+    if "$file" --version >/dev/null 2>&1; then echo "$file"; return; fi
+  done
+}
+Q=$(emulator)
 for package in qemu-user-static qemu-user; do
   [ -z "$Q" ] || break
   if [ "$(id -u)" = 0 ]; then apt-get -qq update; fi
   (cd "$D" && apt-get -qq -o APT::Sandbox::User=root download "$package" && dpkg -x "$package"_*.deb root && rm ./*.deb)
-  for file in "$D/root/usr/bin/qemu-aarch64-static" "$D/root/usr/bin/qemu-aarch64"; do
-    if "$file" --version >/dev/null 2>&1; then Q=$file; fi
-  done
+  Q=$(emulator)
 done
 [ -n "$Q" ] || { echo "no emulator for aarch64" >&2; exit 1; }
 
@@ -32,7 +35,10 @@ LINK
 chmod +x "$D/rust-lld"
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER="$D/rust-lld"
 
-# By hand to each emulated processor, so one build does for all.
+# The lints of CI, which sees this code on no other machine.
+cargo clippy --locked --no-default-features --target "$T" --lib -- -D warnings
+
+# The processor is no part of the build, so one build does for all.
 run() {
   local cpu=$1 kernels=$2 out
   out=$(CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER="$Q -cpu $cpu" \

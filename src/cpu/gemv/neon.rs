@@ -189,9 +189,11 @@ impl<D: Dot> Isa for Neon<D> {
     }
     #[inline(always)]
     unsafe fn lut(table: &[u8; 16], a: I) -> I {
-        // SAFETY: the table has the 16 bytes that are read.
-        let table = unsafe { vld1q_u8(table.as_ptr()) };
-        each(a, |a| vreinterpretq_u32_u8(vqtbl1q_u8(table, vreinterpretq_u8_u32(a))))
+        // SAFETY: the caller promises NEON; the table has the 16 bytes that are read.
+        unsafe {
+            let table = vld1q_u8(table.as_ptr());
+            each(a, |a| vreinterpretq_u32_u8(vqtbl1q_u8(table, vreinterpretq_u8_u32(a))))
+        }
     }
     #[inline(always)]
     unsafe fn load_halves(p: *const u8) -> F {

@@ -7,7 +7,7 @@ use crate::formats::layout::{STAMP, Tiled, tile};
 use crate::formats::{BlockScale, Format, Matrix, View, encode};
 use rayon::prelude::*;
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes of weights that a kernel rotates over, and that the read loop reads: more than any cache holds.
 pub const POOL: usize = 512 << 20;
@@ -15,6 +15,9 @@ pub const POOL: usize = 512 << 20;
 const PASSES: usize = 5;
 /// Rows that are really encoded; a larger matrix repeats them.
 const DISTINCT: usize = 128;
+
+/// Work on one thread after which the others have gone to sleep: a small node's of a decode step.
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// A product to time.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +48,15 @@ pub struct Timing {
     pub share: f64,
     /// That bandwidth, median.
     pub read_gbps: f64,
+}
+
+/// Median microseconds of a product that does next to nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Dispatch {
+    /// One call after the other.
+    pub awake: f64,
+    /// Calls so far apart that all threads but one sleep.
+    pub asleep: f64,
 }
 
 /// The formats that are measured if none is asked for.
@@ -180,8 +192,13 @@ impl Bench {
         Ok(Timing { us: time * 1e6, spread, gbps, gweights, share: gbps / read_gbps, read_gbps })
     }
 
-    /// Microseconds of a product that does next to nothing: what a call costs.
-    pub fn call(&self) -> f64 {
+    /// What it costs to hand a product to the threads.
+    pub fn dispatch(&self) -> Dispatch {
+        Dispatch { awake: self.call(Duration::ZERO), asleep: self.call(PAUSE) }
+    }
+
+    /// Microseconds of a product that does next to nothing, after this thread alone was busy for `pause`.
+    fn call(&self, pause: Duration) -> f64 {
         let (bytes, x, mut out) = (vec![0; 64 * 64], vec![1.0; 64], vec![0.0; 64]);
         let w = View {
             format: Format::Fp8Block { scale: BlockScale::F32 },
@@ -192,6 +209,10 @@ impl Bench {
         };
         let mut calls = self.threads.install(|| {
             let call = |_| {
+                let before = Instant::now();
+                while before.elapsed() < pause {
+                    std::hint::spin_loop();
+                }
                 let start = Instant::now();
                 linear(vec![&x], w, None, Sum::F32, &mut out);
                 start.elapsed().as_secs_f64() * 1e6

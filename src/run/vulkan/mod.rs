@@ -367,7 +367,8 @@ fn cpu_node(
         }
     }
     let node = &graph.dag[*index];
-    let value = work.run(index.index(), node)?;
+    // On one of the pool's threads, as `Cpu::step`.
+    let value = rayon::scope(|_| work.run(index.index(), node))?;
     if let Some(row) = work.bad_row(node, &value) {
         return Err(work.blame(node, row).into());
     }
