@@ -54,8 +54,8 @@ pub const KERNELS: [Kernel; 18] = [
         name: "expand",
         local: STRIPED,
         loads: Loads::Dots(1, &[1, 8]),
-        constants: &["QUADS", "DEPTH", "MANY"],
-        used: &[&[QUADS, DEPTH, 0], &[QUADS, DEPTH, 1]],
+        constants: &["MERGE", "SELECT", "QUADS", "DEPTH", "MANY"],
+        used: &[&[0, 0, QUADS, DEPTH, 1], &[1, 0, QUADS, DEPTH, 0], &[1, 1, QUADS, DEPTH, 0]],
     },
     Kernel {
         name: "experts_down",
@@ -91,7 +91,7 @@ pub const KERNELS: [Kernel; 18] = [
             &[2, 3, QUADS, DEPTH, 1],
         ],
     },
-    Kernel { name: "index_score", local: STRIPED, loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel { name: "index_score", local: LOCAL, loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "linear",
         local: STRIPED,
@@ -118,7 +118,13 @@ pub const KERNELS: [Kernel; 18] = [
         used: &[&[0, 0, 0, 0], &[0, 0, 0, 1], &[0, 0, 1, 0], &[0, 1, 0, 0]],
     },
     Kernel { name: "latent_merge", local: LOCAL, loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
-    Kernel { name: "latent_split", local: STRIPED, loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
+    Kernel {
+        name: "latent_split",
+        local: LARGE,
+        loads: Loads::Nothing,
+        constants: &["SELECT", "SPAN"],
+        used: &[&[0, 1], &[1, 1]],
+    },
     // For experts in E8.
     Kernel { name: "rotate", local: LOCAL, loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {

@@ -68,7 +68,7 @@ const LOCAL: u32 = 64;
 const ATTENTION: u32 = 512;
 
 /// Threads of `latent_split.comp`, heads that they share, and parts of a row's positions at most.
-const SPLIT: u32 = 256;
+const SPLIT: u32 = 512;
 const SPLIT_HEADS: u32 = 8;
 const PARTS: u32 = 32;
 
