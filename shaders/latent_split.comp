@@ -8,8 +8,8 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint LOCAL = 512;
 layout(constant_id = 1) const uint SELECT = 0;
-// Fours of value channels times pairs of heads, over LOCAL: rank / LOCAL, rounded up.
-layout(constant_id = 2) const uint SPAN = 1;
+// A constant, since divisions by it would otherwise be a good part of the code.
+layout(constant_id = 2) const uint RANK = 512;
 
 #include "params.glsl"
 #include "state.glsl"
@@ -24,7 +24,6 @@ layout(set = 1, binding = 0, std430) readonly buffer Cache { vec4 cache[]; };
 
 layout(push_constant, std430) uniform Push {
     uint heads;
-    uint rank;
     uint rope;
     uint qr_stride;
     uint qr_off;
@@ -39,6 +38,11 @@ const uint TILE = 64;
 // An invocation scores four positions with four heads over every SLICES-th four channels.
 const uint PATCHES = (TILE / 4) * (HEADS / 4);
 const uint SLICES = LOCAL / PATCHES;
+// Steps of channels whose loads are under way together.
+const uint AT_ONCE = 3;
+// Fours of value channels, and how many of them, times pairs of heads, an invocation sums.
+const uint C4 = RANK / 4;
+const uint SPAN = (C4 * (HEADS / 2) + LOCAL - 1) / LOCAL;
 const float LOWEST = -3.4e38;
 
 shared uint rows_at[TILE];
@@ -60,8 +64,7 @@ void score_channels(vec4 v[4], vec4 key[4], inout vec4 s[4]) {
 
 // Scores of a patch, over one slice.
 void score(uint r, uint first_head, uint block, uint slice, out vec4 s[4]) {
-    uint c4 = rank / 4;
-    uint width4 = c4 + rope / 4;
+    uint width4 = C4 + rope / 4;
     uint p = 4 * (block % (TILE / 4));
     uint head = first_head + 4 * (block / (TILE / 4));
     uint k_at[4];
@@ -69,19 +72,25 @@ void score(uint r, uint first_head, uint block, uint slice, out vec4 s[4]) {
         k_at[k] = rows_at[p + k];
         s[k] = vec4(0.0);
     }
-    [[dont_unroll]] for (uint c = slice; c < width4; c += SLICES) {
-        vec4 v[4];
-        vec4 key[4];
-        [[unroll]] for (uint k = 0; k < 4; k++) key[k] = cache[k_at[k] + c];
-        [[unroll]] for (uint h = 0; h < 4; h++) {
-            uint of = min(head + h, heads - 1);
-            if (c < c4) {
-                v[h] = q[(r * heads + of) * c4 + c];
-            } else {
-                v[h] = q_rope[(r * qr_stride + qr_off + of * qr_head) / 4 + c - c4];
+    [[dont_unroll]] for (uint first = slice; first < width4; first += AT_ONCE * SLICES) {
+        vec4 v[AT_ONCE][4];
+        vec4 key[AT_ONCE][4];
+        [[unroll]] for (uint i = 0; i < AT_ONCE; i++) {
+            // Steps behind the last channels repeat those, and add nothing.
+            uint c = min(first + i * SLICES, width4 - 1);
+            bool there = first + i * SLICES < width4;
+            [[unroll]] for (uint k = 0; k < 4; k++) key[i][k] = cache[k_at[k] + c];
+            [[unroll]] for (uint h = 0; h < 4; h++) {
+                uint of = min(head + h, heads - 1);
+                if (c < C4) {
+                    v[i][h] = q[(r * heads + of) * C4 + c];
+                } else {
+                    v[i][h] = q_rope[(r * qr_stride + qr_off + of * qr_head) / 4 + c - C4];
+                }
+                if (!there) v[i][h] = vec4(0.0);
             }
         }
-        score_channels(v, key, s);
+        [[unroll]] for (uint i = 0; i < AT_ONCE; i++) score_channels(v[i], key[i], s);
     }
 }
 
@@ -163,7 +172,6 @@ void main() {
     // The first part is there even if nothing is in sight.
     if (part > 0 && from >= n) return;
     uint to = min(n, from + stretch);
-    uint c4 = rank / 4;
     if (me < HEADS) {
         tops[me] = LOWEST;
         totals[me] = 0.0;
@@ -177,24 +185,24 @@ void main() {
         for (uint t = me; t < TILE; t += LOCAL) {
             uint p = first + min(t, count - 1);
             if (SELECT == 1) p = sel[r * (sel_k + 1) + 1 + p];
-            rows_at[t] = row_addr(slot, p, cap, rank + rope) / 4;
+            rows_at[t] = row_addr(slot, p, cap, RANK + rope) / 4;
         }
         barrier();
         score_tile(r, first_head);
         weigh_tile(count);
         [[unroll]] for (uint i = 0; i < SPAN; i++) {
             uint item = me + i * LOCAL;
-            if (item < c4 * (HEADS / 2)) sum_tile(count, item % c4, 2 * (item / c4), sums[i]);
+            if (item < C4 * (HEADS / 2)) sum_tile(count, item % C4, 2 * (item / C4), sums[i]);
         }
     }
     barrier();
     [[unroll]] for (uint i = 0; i < SPAN; i++) {
         uint item = me + i * LOCAL;
-        uint head = first_head + 2 * (item / c4);
-        uint at = ((r * PARTS + part) * heads + head) * c4 + item % c4;
-        bool mine = item < c4 * (HEADS / 2);
+        uint head = first_head + 2 * (item / C4);
+        uint at = ((r * PARTS + part) * heads + head) * C4 + item % C4;
+        bool mine = item < C4 * (HEADS / 2);
         if (mine && head < heads) parts[at] = sums[i][0];
-        if (mine && head + 1 < heads) parts[at + c4] = sums[i][1];
+        if (mine && head + 1 < heads) parts[at + C4] = sums[i][1];
     }
     if (me < HEADS && first_head + me < heads) {
         weights[(r * PARTS + part) * heads + first_head + me] = vec2(tops[me], totals[me]);

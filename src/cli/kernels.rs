@@ -26,7 +26,7 @@ pub enum Loads {
     Dots(u64, &'static [u32]),
     /// `absorb.comp`: a chunk, and a query value for each of its four rows.
     Absorb,
-    /// `linear_tile.comp`: a chunk into shared memory, for 16 rows.
+    /// `linear_tile.comp`: a chunk into shared memory, for 64 rows.
     Tile,
 }
 
@@ -112,7 +112,7 @@ pub const KERNELS: [Kernel; 18] = [
     },
     Kernel {
         name: "linear_tile",
-        local: LOCAL,
+        local: STRIPED,
         loads: Loads::Tile,
         constants: &["NORM", "BIAS", "ADD", "GATHER"],
         used: &[&[0, 0, 0, 0], &[0, 0, 0, 1], &[0, 0, 1, 0], &[0, 1, 0, 0]],
@@ -122,8 +122,8 @@ pub const KERNELS: [Kernel; 18] = [
         name: "latent_split",
         local: LARGE,
         loads: Loads::Nothing,
-        constants: &["SELECT", "SPAN"],
-        used: &[&[0, 1], &[1, 1]],
+        constants: &["SELECT", "RANK"],
+        used: &[&[0, 512], &[1, 512]],
     },
     // For experts in E8.
     Kernel { name: "rotate", local: LOCAL, loads: Loads::Nothing, constants: &[], used: &[&[]] },

@@ -100,7 +100,7 @@ impl Lower<'_> {
         let cache = self.state(node.inputs[2]);
         let sel = if select { Some(self.force(node.inputs[3])) } else { None };
         let (sel_k, sel) = (sel.map_or(0, |s| s.stride - 1), sel.map_or(unused(), |s| Bind::read(s.buf)));
-        let push = vec![
+        let mut push = vec![
             Push::U32(heads as u32),
             Push::U32(rank as u32),
             Push::U32(rope as u32),
@@ -112,7 +112,7 @@ impl Lower<'_> {
             Push::F32(scale),
         ];
         let bytes = self.cached(if select { sel_k } else { self.shape.ctx }, rank + rope);
-        let dispatch = |kernel, spec, set0, groups_x| Dispatch {
+        let dispatch = |kernel, spec, push, set0, groups_x| Dispatch {
             kernel,
             variant: None,
             spec,
@@ -128,17 +128,19 @@ impl Lower<'_> {
         if self.role == Role::Prompt {
             let y = self.dense(node.output);
             let set0 = [&inputs[..], &[Bind::write(y.buf), sel]].concat();
-            let dispatch = dispatch("attn_latent", vec![ATTENTION, select], set0, heads);
+            let dispatch = dispatch("attn_latent", vec![ATTENTION, select], push, set0, heads);
             self.emit(index, &[], dispatch);
             return Repr::View(y);
         }
-        let spec = vec![SPLIT, select, (rank as u32).div_ceil(SPLIT)];
+        let spec = vec![SPLIT, select, rank as u32];
+        // The rank is a constant there.
+        push.remove(1);
         let groups_x = heads.div_ceil(SPLIT_HEADS) * PARTS;
         let path = node.path();
         let sums = self.transient(format!("{path} sums"), PARTS * heads * rank as u32);
         let weights = self.transient(format!("{path} weights"), PARTS * heads * 2);
         let set0 = [&inputs[..], &[Bind::write(sums), Bind::write(weights), sel]].concat();
-        self.emit_part(index, "parts", dispatch("latent_split", spec, set0, groups_x));
+        self.emit_part(index, "parts", dispatch("latent_split", spec, push, set0, groups_x));
         Repr::Pending(Pending::Parts(Parts { node: index, sums, weights, sel, sel_k }))
     }
 

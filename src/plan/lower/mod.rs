@@ -64,6 +64,8 @@ pub struct Lowered {
 
 /// Threads per workgroup.
 const LOCAL: u32 = 64;
+/// Threads of `linear_tile.comp`: one for each four outputs of four rows.
+const TILE: u32 = 256;
 /// Threads per workgroup of attention: one has a head to itself, and there are few heads.
 const ATTENTION: u32 = 512;
 
