@@ -34,26 +34,31 @@ void STEP(uint n, uvec2 w[MATS], uvec2 s[MATS], uvec2 nw, uint quad, uint chunk,
         uint b = chunk * (CHUNK / 8) + part;
         // A chunk may reach beyond the input; eights never do in part.
         if (CHUNK > 8 && 8 * b >= cols) continue;
-        Eight c[MATS * 4];
-        [[unroll]] for (uint m = 0; m < MATS; m++) {
-            [[unroll]] for (uint k = 0; k < 4; k++) c[m * 4 + k] = decode(f[m], k, part);
-        }
         Eight norm = Eight(vec4(1.0), vec4(1.0));
         if (NORM == 2) norm = Eight(Vec4s(nw).at[2 * b], Vec4s(nw).at[2 * b + 1]);
-        // Rows in pairs: a pair's loads go together, and pairs that are not there cost nothing.
-        [[unroll]] for (uint pair = 0; pair < ROWS; pair += 2) {
-            if (pair != 0 && pair >= n) continue;
-            [[unroll]] for (uint r = pair; r < min(ROWS, pair + 2); r++) {
-                Eight v = Eight(INPUT(x_at[r] + 2 * b), INPUT(x_at[r] + 2 * b + 1));
-                if (NORM != 0) squares[r] = dot8(v, v, squares[r]);
-                if (NORM == 2) v = Eight(v.lo * norm.lo, v.hi * norm.hi);
-                [[unroll]] for (uint m = 0; m < MATS; m++) {
+#if ROWS == 1
+        Eight only = Eight(INPUT(x_at[0] + 2 * b), INPUT(x_at[0] + 2 * b + 1));
+#endif
+        // One matrix after another: with several rows there are no registers for the weights of two.
+        [[unroll]] for (uint m = 0; m < MATS; m++) {
+            Eight c[4];
+            [[unroll]] for (uint k = 0; k < 4; k++) c[k] = decode(f[m], k, part);
+            // Rows in pairs: a pair's loads go together, and pairs that are not there cost nothing.
+            [[unroll]] for (uint pair = 0; pair < ROWS; pair += 2) {
+                if (pair != 0 && pair >= n) continue;
+                [[unroll]] for (uint r = pair; r < min(ROWS, pair + 2); r++) {
+#if ROWS == 1
+                    Eight v = only;
+#else
+                    Eight v = Eight(INPUT(x_at[r] + 2 * b), INPUT(x_at[r] + 2 * b + 1));
+#endif
+                    if (NORM != 0 && m == 0) squares[r] = dot8(v, v, squares[r]);
+                    if (NORM == 2) v = Eight(v.lo * norm.lo, v.hi * norm.hi);
                     [[unroll]] for (uint k = 0; k < 4; k++) {
 #if SCALES == SCALES_GROUP
-                        sums[m * ROWS + r][k] =
-                            fma(factors[m][k], dot8(c[m * 4 + k], v, 0.0), sums[m * ROWS + r][k]);
+                        sums[m * ROWS + r][k] = fma(factors[m][k], dot8(c[k], v, 0.0), sums[m * ROWS + r][k]);
 #else
-                        sums[m * ROWS + r][k] = dot8(c[m * 4 + k], v, sums[m * ROWS + r][k]);
+                        sums[m * ROWS + r][k] = dot8(c[k], v, sums[m * ROWS + r][k]);
 #endif
                     }
                 }

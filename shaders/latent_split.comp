@@ -39,7 +39,7 @@ const uint TILE = 64;
 const uint PATCHES = (TILE / 4) * (HEADS / 4);
 const uint SLICES = LOCAL / PATCHES;
 // Steps of channels whose loads are under way together.
-const uint AT_ONCE = 3;
+const uint AT_ONCE = 2;
 // Fours of value channels, and how many of them, times pairs of heads, an invocation sums.
 const uint C4 = RANK / 4;
 const uint SPAN = (C4 * (HEADS / 2) + LOCAL - 1) / LOCAL;
