@@ -1,14 +1,15 @@
 //! The prover: replays a finished instruction list and refuses any plan with an unordered conflict.
 //!
 //! It shares no code with what placed the barriers: it reads instructions, barriers, batches and slots, and follows
-//! **two successive steps**, since what ends one step and begins the next share every buffer. For each run of bytes it
+//! **successive steps**, since what ends one step and begins the next share every buffer: enough of them that each way to
+//! end a step follows each. For each run of bytes it
 //! keeps the last write and the reads since, and to which stages each is visible or ordered by now. A barrier extends
 //! that; an access that meets a conflict which is not extended to its stage is refused, with both passes named.
 //! Host accesses are ordered by the timeline: a CPU node may touch what a batch touched only if it waited for the
 //! batch's value, and a batch may follow a CPU node only if it is submitted behind it.
 
 use super::compile::{Instr, Memory, Plan};
-use super::pass::{Buf, Stages};
+use super::pass::{Buf, Ending, Pass, Stages};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -72,7 +73,7 @@ type Runs = BTreeMap<u64, (u64, Bytes)>;
 struct Replay<'a> {
     plan: &'a Plan,
     memories: BTreeMap<Memory, Runs>,
-    /// Batches submitted and waited for, counted over both steps.
+    /// Batches submitted and waited for, counted over all steps.
     submitted: u64,
     waited: u64,
     recording: Option<usize>,
@@ -81,9 +82,16 @@ struct Replay<'a> {
     /// Passes of this step that have run.
     done: Vec<bool>,
     step: u64,
+    /// How this step ends.
+    ending: Ending,
+    /// Inside what only steps with another ending do.
+    skips: bool,
 }
 
-/// Refuses a plan that is not safe when two steps follow each other.
+/// Each ending behind each.
+const STEPS: [Ending; 5] = [Ending::Logits, Ending::Logits, Ending::Tokens, Ending::Tokens, Ending::Logits];
+
+/// Refuses a plan that is not safe when steps follow each other.
 pub fn prove(plan: &Plan) -> Result<(), Refusal> {
     let mut r = Replay {
         plan,
@@ -94,9 +102,13 @@ pub fn prove(plan: &Plan) -> Result<(), Refusal> {
         on_host: vec![],
         done: vec![],
         step: 0,
+        ending: STEPS[0],
+        skips: false,
     };
-    for step in 0..2 {
-        r.step = step;
+    // Without endings all steps are the same.
+    let steps = if plan.lowered.results.is_some() { STEPS.len() } else { 2 };
+    for (step, ending) in STEPS.into_iter().take(steps).enumerate() {
+        (r.step, r.ending) = (step as u64, ending);
         r.done = vec![false; plan.lowered.passes.len()];
         r.on_host.clear();
         for instr in &plan.instrs {
@@ -105,7 +117,9 @@ pub fn prove(plan: &Plan) -> Result<(), Refusal> {
         if r.recording.is_some() {
             return Err(Refusal::Malformed("a batch is never submitted"));
         }
-        if let Some(missing) = r.done.iter().position(|d| !d) {
+        let wanted = |pass: &Pass| pass.ending.is_none_or(|e| e == ending);
+        let mut passes = plan.lowered.passes.iter().zip(&r.done);
+        if let Some(missing) = passes.position(|(pass, done)| wanted(pass) && !done) {
             return Err(Refusal::Early { pass: "the end of the step".into(), needs: r.name(missing) });
         }
     }
@@ -127,6 +141,19 @@ impl Replay<'_> {
 
     fn instr(&mut self, instr: Instr) -> Result<(), Refusal> {
         match instr {
+            Instr::For(ending) => {
+                self.skips = ending != self.ending;
+                match self.recording {
+                    Some(_) => Ok(()),
+                    None => Err(Refusal::Malformed("an ending outside a batch")),
+                }
+            }
+            Instr::Submit(b) if self.recording == Some(b) => {
+                (self.recording, self.skips) = (None, false);
+                self.submitted += 1;
+                Ok(())
+            }
+            _ if self.skips => Ok(()),
             Instr::Params => self.params(),
             Instr::Begin(b) => match (self.recording, self.plan.batches.get(b)) {
                 (None, Some(batch)) if self.value(batch.signal) == self.submitted + 1 => {
@@ -147,21 +174,17 @@ impl Replay<'_> {
             }
             Instr::Pass(p) if self.recording.is_some() => self.gpu(p),
             Instr::Pass(_) => Err(Refusal::Malformed("a device pass outside a batch")),
-            Instr::Submit(b) if self.recording == Some(b) => {
-                self.recording = None;
-                self.submitted += 1;
-                Ok(())
-            }
             Instr::Submit(_) => Err(Refusal::Malformed("a batch is submitted that was not recorded")),
             Instr::Cpu { pass, wait } => self.cpu(pass, wait),
             Instr::Wait(wait) => self.end(self.value(wait)),
         }
     }
 
-    /// The host waits for the queue and reads the logits.
+    /// The host waits for the queue and reads what the step ends with.
     fn end(&mut self, value: u64) -> Result<(), Refusal> {
         self.wait(value)?;
-        let buf = Buf::Readback(self.plan.lowered.logits);
+        let Some(results) = self.plan.lowered.results else { return Ok(()) };
+        let buf = results.readback(self.ending);
         let (memory, range) = self.bytes(buf)?;
         let host = usize::MAX;
         self.host_order(host, memory, &range, value)?;
@@ -216,6 +239,9 @@ impl Replay<'_> {
         let p = &self.plan.lowered.passes[pass];
         if !p.on_gpu() {
             return Err(Refusal::Malformed("a host pass inside a batch"));
+        }
+        if p.ending.is_some_and(|e| e != self.ending) {
+            return Err(Refusal::Malformed("a pass of another ending"));
         }
         let batch = self.submitted + 1;
         let binds = p.accesses();
