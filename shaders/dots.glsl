@@ -4,7 +4,7 @@
 // An invocation has one of QUADS quads and one of STRIPES stripes of columns: every STRIPES-th chunk. Neighbours have
 // neighbouring quads, so that a workgroup reads whole tiles in order. `stripes.glsl` adds the stripes up.
 //
-// The kernel declares the input `x` (vec4), and the constants DEPTH and NORM: 0, or 1 for the root-mean-square norm of
+// The kernel declares the input `x` (vec4) or another INPUT, and the constants DEPTH and NORM: 0, or 1 for the root-mean-square norm of
 // the input, or 2 for that with weights `nw`.
 //
 // n: how many input rows there are; of the results for others, some are computed from rows that x_at repeats.
@@ -15,6 +15,10 @@
 //
 // A sum runs over the chunks of a stripe in order and then over stripes: the same operations for every ROWS, so a
 // row's bits do not depend on how many others there are.
+
+#ifndef INPUT
+#define INPUT(at) x[at]
+#endif
 
 // Adds one chunk.
 void STEP(uint n, uvec2 w[MATS], uvec2 s[MATS], uvec2 nw, uint quad, uint chunk, uint cols, uint group,
@@ -40,7 +44,7 @@ void STEP(uint n, uvec2 w[MATS], uvec2 s[MATS], uvec2 nw, uint quad, uint chunk,
         [[unroll]] for (uint pair = 0; pair < ROWS; pair += 2) {
             if (pair != 0 && pair >= n) continue;
             [[unroll]] for (uint r = pair; r < min(ROWS, pair + 2); r++) {
-                Eight v = Eight(x[x_at[r] + 2 * b], x[x_at[r] + 2 * b + 1]);
+                Eight v = Eight(INPUT(x_at[r] + 2 * b), INPUT(x_at[r] + 2 * b + 1));
                 if (NORM != 0) squares[r] = dot8(v, v, squares[r]);
                 if (NORM == 2) v = Eight(v.lo * norm.lo, v.hi * norm.hi);
                 [[unroll]] for (uint m = 0; m < MATS; m++) {

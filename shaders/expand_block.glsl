@@ -9,6 +9,15 @@ void BLOCK(uint first_row, uint n) {
     uint quad = (head * (nope + v_dim) + nope + out_at % v_dim) / 4;
     uint x_at[ROWS];
     [[unroll]] for (uint r = 0; r < ROWS; r++) x_at[r] = ((first_row + min(r, n - 1)) * heads + head) * rank / 4;
+    if (MERGE == 1) {
+        uint c4 = rank / 4;
+        x_at[0] = 0;
+        uint count = parts_of(SELECT == 1 ? sel[first_row * (sel_k + 1)] : row_visible(first_row));
+        for (uint c = gl_LocalInvocationIndex; c < c4; c += LOCAL) {
+            merged[c] = merge_parts(first_row, head, c, heads, c4, count);
+        }
+        barrier();
+    }
     vec4 sums[ROWS];
     float squares[ROWS];
     DOTS(n, uvec2[1](w), uvec2[1](s), uvec2(0), quad, rank, group, x_at, sums, squares);

@@ -1,6 +1,5 @@
 #version 460
-// The parts of `latent_split.comp` put together: each by its sum of weights, relative to the largest score of all.
-// Four channels of a head an invocation.
+// The parts of `latent_split.comp` put together. Four channels of a head an invocation.
 #extension GL_GOOGLE_include_directive : require
 
 layout(local_size_x_id = 0) in;
@@ -21,24 +20,13 @@ layout(push_constant, std430) uniform Push {
     uint sel_k;
 };
 
+#include "merge.glsl"
+
 void main() {
     uint r = gl_WorkGroupID.y;
     uint c4 = rank / 4;
     uint i = gl_WorkGroupID.x * LOCAL + gl_LocalInvocationIndex;
     if (i >= heads * c4) return;
-    uint head = i / c4;
-    uint n = parts_of(SELECT == 1 ? sel[r * (sel_k + 1)] : row_visible(r));
-    float top = -3.4e38;
-    for (uint p = 0; p < n; p++) top = max(top, weights[(r * PARTS + p) * heads + head].x);
-    float total = 0.0;
-    vec4 sum = vec4(0.0);
-    for (uint p = 0; p < n; p++) {
-        uint at = (r * PARTS + p) * heads + head;
-        vec2 w = weights[at];
-        float share = exp(w.x - top);
-        total = fma(w.y, share, total);
-        sum = fma(parts[at * c4 + i % c4], vec4(share), sum);
-    }
-    // Nothing in sight gives 0.
-    y[r * heads * c4 + i] = sum * (total == 0.0 ? 0.0 : 1.0 / total);
+    uint count = parts_of(SELECT == 1 ? sel[r * (sel_k + 1)] : row_visible(r));
+    y[r * heads * c4 + i] = merge_parts(r, i / c4, i % c4, heads, c4, count);
 }

@@ -1,10 +1,10 @@
 // formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e
 #version 460
-// y = W x (+ bias) (+ add) for many rows: 64 outputs of 16 rows a workgroup, weights decoded once into shared memory.
+// y = W x (+ bias) (+ add) for many rows: 64 outputs of 64 rows a workgroup, weights decoded once into shared memory.
 #extension GL_GOOGLE_include_directive : require
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 0) const uint LOCAL = 64;
+layout(constant_id = 0) const uint LOCAL = 256;
 layout(constant_id = 2) const uint BIAS = 0;
 layout(constant_id = 3) const uint ADD = 0;
 layout(constant_id = 4) const uint GATHER = 0;
@@ -34,18 +34,21 @@ layout(push_constant, std430) uniform Push {
 };
 
 const uint OUTS = 64;
-const uint ROWS = 16;
+const uint ROWS = 64;
 const uint DEPTH = 32;
 
 // Column-major: four neighbours are one load.
 shared vec4 tile_w[DEPTH][OUTS / 4];
 shared vec4 tile_x[DEPTH][ROWS / 4];
 
+// Invocations that stage weights; the others stage inputs meanwhile.
+const uint DECODERS = LOCAL / 4;
+
 // A quad by a chunk of columns an invocation.
 void stage_weights(uint first, uint col) {
     uint wide = widened(inp);
     uint quads = 4 * ((out_ + 15) / 16);
-    for (uint i = gl_LocalInvocationIndex; i < (OUTS / 4) * (DEPTH / CHUNK); i += LOCAL) {
+    for (uint i = gl_LocalInvocationIndex; i < (OUTS / 4) * (DEPTH / CHUNK); i += DECODERS) {
         uint o = i % (OUTS / 4);
         uint local_chunk = i / (OUTS / 4);
         uint chunk = col / CHUNK + local_chunk;
@@ -75,7 +78,7 @@ void stage_weights(uint first, uint col) {
 
 // Four rows by four columns an invocation.
 void stage_inputs(uint first_row, uint rows, uint col) {
-    for (uint i = gl_LocalInvocationIndex; i < (ROWS / 4) * (DEPTH / 4); i += LOCAL) {
+    for (uint i = gl_LocalInvocationIndex - DECODERS; i < (ROWS / 4) * (DEPTH / 4); i += LOCAL - DECODERS) {
         uint r = i % (ROWS / 4);
         uint c = 4 * (i / (ROWS / 4));
         vec4 v[4];
@@ -96,18 +99,21 @@ void main() {
     uint first_row = ROWS * gl_WorkGroupID.y;
     if (first_row >= rows) return;
     uint first = OUTS * gl_WorkGroupID.x;
-    // This invocation's patch: four outputs of four rows. All patches need 64 invocations.
+    // This invocation's patch: four outputs of four rows. All patches need 256 invocations.
     uint po = gl_LocalInvocationIndex % (OUTS / 4);
     uint pr = gl_LocalInvocationIndex / (OUTS / 4);
     vec4 sums[4] = vec4[4](vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
     for (uint col = 0; col < inp; col += DEPTH) {
         barrier();
-        stage_weights(first, col);
-        stage_inputs(first_row, rows, col);
+        if (gl_LocalInvocationIndex < DECODERS) {
+            stage_weights(first, col);
+        } else {
+            stage_inputs(first_row, rows, col);
+        }
         barrier();
         // A sum of its own for each tile keeps the rounding error that of a short sum.
         vec4 part[4] = vec4[4](vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
-        if (pr < ROWS / 4) {
+        if (first_row + 4 * pr < rows) {
             // Four at a time: enough loads in flight, and few registers.
             [[dont_unroll]] for (uint c4 = 0; c4 < DEPTH; c4 += 4) {
                 [[unroll]] for (uint c = c4; c < c4 + 4; c++) {
@@ -119,7 +125,6 @@ void main() {
         }
         [[unroll]] for (uint r = 0; r < 4; r++) sums[r] += part[r];
     }
-    if (pr >= ROWS / 4) return;
     for (uint r = 0; r < 4; r++) {
         uint row = first_row + 4 * pr + r;
         if (row >= rows) break;

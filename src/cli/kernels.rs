@@ -26,7 +26,7 @@ pub enum Loads {
     Dots(u64, &'static [u32]),
     /// `absorb.comp`: a chunk, and a query value for each of its four rows.
     Absorb,
-    /// `linear_tile.comp`: a chunk into shared memory, for 16 rows.
+    /// `linear_tile.comp`: a chunk into shared memory, for 64 rows.
     Tile,
 }
 
@@ -55,8 +55,8 @@ pub const KERNELS: [Kernel; 19] = [
         name: "expand",
         local: STRIPED,
         loads: Loads::Dots(1, &[1, 8]),
-        constants: &["QUADS", "DEPTH", "MANY"],
-        used: &[&[QUADS, DEPTH, 0], &[QUADS, DEPTH, 1]],
+        constants: &["MERGE", "SELECT", "QUADS", "DEPTH", "MANY"],
+        used: &[&[0, 0, QUADS, DEPTH, 1], &[1, 0, QUADS, DEPTH, 0], &[1, 1, QUADS, DEPTH, 0]],
     },
     Kernel {
         name: "experts_down",
@@ -92,7 +92,7 @@ pub const KERNELS: [Kernel; 19] = [
             &[2, 3, QUADS, DEPTH, 1],
         ],
     },
-    Kernel { name: "index_score", local: STRIPED, loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel { name: "index_score", local: LOCAL, loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "linear",
         local: STRIPED,
@@ -113,13 +113,19 @@ pub const KERNELS: [Kernel; 19] = [
     },
     Kernel {
         name: "linear_tile",
-        local: LOCAL,
+        local: STRIPED,
         loads: Loads::Tile,
         constants: &["NORM", "BIAS", "ADD", "GATHER"],
         used: &[&[0, 0, 0, 0], &[0, 0, 0, 1], &[0, 0, 1, 0], &[0, 1, 0, 0]],
     },
     Kernel { name: "latent_merge", local: LOCAL, loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
-    Kernel { name: "latent_split", local: STRIPED, loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
+    Kernel {
+        name: "latent_split",
+        local: LARGE,
+        loads: Loads::Nothing,
+        constants: &["SELECT", "RANK"],
+        used: &[&[0, 512], &[1, 512]],
+    },
     // For experts in E8.
     Kernel { name: "rotate", local: LOCAL, loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {

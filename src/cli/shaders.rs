@@ -17,7 +17,7 @@ use std::io::Write;
 #[command(after_help = "\
 With --stats every kernel but those of tests and benches (test_*, bench_*) is compiled once for each weight format and each set of
 constants that plans use. Numbers that the driver does not report are `-`. VALU per weight is the number of vector
-instructions in the loop that reads weights, divided by the weights it reads, for 1, 8 and 16 rows at once; of
+instructions in the loop that reads weights, divided by the weights it reads, for 1, 8 and 64 rows at once; of
 linear_tile it is the loop that decodes into shared memory, without the products. It is `?` where no loop of the
 machine code loads what the source says, and `-` where the source has none.
 
@@ -159,7 +159,7 @@ impl Use {
         Some(match kernel.loads {
             Loads::Nothing => vec![],
             Loads::Absorb => vec![Step { rows: 1, weights: 4 * columns, direct: codes + row, bound: 16 }],
-            Loads::Tile => vec![Step { rows: 16, weights: 4 * columns, direct: codes, bound: 0 }],
+            Loads::Tile => vec![Step { rows: 64, weights: 4 * columns, direct: codes, bound: 0 }],
             Loads::Dots(mats, loops) => {
                 let norm = if constant("NORM") == Some(&2) { 4 * columns } else { 0 };
                 let step = |&rows: &u32| Step {
@@ -307,11 +307,11 @@ fn stats_text(device: &str, driver: &str, rows: &[(&Use, &Compiled)]) -> String 
         let _ = writeln!(out, " {instructions:>6} {v1:>6} {v8:>6} {v16:>7}");
     };
     let heads = ["VGPRs", "SGPRs", "spills", "scratch", "LDS", "code", "instr."].map(String::from);
-    line("pipeline", heads, ["VALU/w", "8 rows", "16 rows"].map(String::from));
+    line("pipeline", heads, ["VALU/w", "8 rows", "64 rows"].map(String::from));
     for (u, c) in rows {
         let steps = u.steps().unwrap_or_default();
         let numbers = c.numbers().map(|(_, n)| n.map_or_else(|| "-".into(), |n| n.to_string()));
-        line(&u.label(), numbers, [1, 8, 16].map(|n| c.valu_text(n, &steps)));
+        line(&u.label(), numbers, [1, 8, 64].map(|n| c.valu_text(n, &steps)));
     }
     let spilling = |c: &Compiled| c.numbers()[2..4].iter().any(|(_, n)| n.is_some_and(|n| n > 0));
     let spilling = rows.iter().filter(|(_, c)| spilling(c)).count();

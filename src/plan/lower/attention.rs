@@ -1,8 +1,8 @@
 //! Attention, index scores, selection.
 
-use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
-use super::pending::{Repr, View};
-use super::stripes::chunk;
+use super::super::pass::{Bind, Count, Dispatch, Push};
+use super::pending::{Parts, Pending, Repr, View};
+use super::stripes::{Stripes, chunk};
 use super::{ABSORB, ABSORBED, ATTENTION, LOCAL, Lower, PARTS, SPLIT, SPLIT_HEADS, groups, unused};
 use crate::graph::Role;
 use crate::ops::Op;
@@ -44,12 +44,30 @@ impl Lower<'_> {
 
     pub fn expand(&mut self, index: NodeIndex, [heads, nope, v_dim, rank]: [usize; 4]) -> Repr {
         let node = self.node(index);
-        let (l, y, w) = (self.dense_rows(node.inputs[0]), self.dense(node.output), node.weights[0]);
-        let lie = self.stripes(w, (heads * v_dim) as u32, rank as u32);
+        let w = node.weights[0];
+        let lie = Stripes::of_heads(self.format(w), rank as u32, self.many() == 1);
+        // A workgroup inside one head can merge the head's parts itself, if that is all it does for one row.
+        let alone = self.many() == 0 && (v_dim as u32).is_multiple_of(lie.outs());
+        let parts = match self.take_if(node.inputs[0], |p| alone && matches!(p, Pending::Parts(_))) {
+            Some(Pending::Parts(parts)) => Some(parts),
+            _ => None,
+        };
+        let l = match parts {
+            Some(parts) => parts.sums,
+            None => self.dense_rows(node.inputs[0]).buf,
+        };
+        let y = self.dense(node.output);
         let dispatch = Dispatch {
             kernel: "expand",
             variant: Some(self.variant(w)),
-            spec: vec![lie.local, lie.quads, lie.depth, self.many()],
+            spec: vec![
+                lie.local,
+                u32::from(parts.is_some()),
+                u32::from(parts.is_some_and(|p| p.sel_k > 0)),
+                lie.quads,
+                lie.depth,
+                self.many(),
+            ],
             push: vec![
                 Push::Codes(w),
                 Push::Scales(w),
@@ -58,13 +76,20 @@ impl Lower<'_> {
                 Push::U32(v_dim as u32),
                 Push::U32(rank as u32),
                 Push::U32(self.group(w)),
+                Push::U32(parts.map_or(0, |p| p.sel_k)),
             ],
-            set0: vec![Bind::read(l.buf), Bind::write(y.buf)],
+            set0: vec![
+                Bind::read(l),
+                Bind::write(y.buf),
+                parts.map_or(unused(), |p| Bind::read(p.weights)),
+                parts.map_or(unused(), |p| p.sel),
+            ],
             set1: vec![],
             groups: (groups((heads * v_dim) as u32, lie.outs()), Count::Rows(8)),
             bytes: self.bytes(w) * v_dim as u64 / (nope + v_dim) as u64,
         };
-        self.emit(index, &[], dispatch);
+        let fused: Vec<NodeIndex> = parts.map(|p| p.node).into_iter().collect();
+        self.emit(index, &fused, dispatch);
         Repr::View(y)
     }
 
@@ -74,15 +99,8 @@ impl Lower<'_> {
         let (q, q_rope) = (self.dense_rows(node.inputs[0]), self.fours(node.inputs[1]));
         let cache = self.state(node.inputs[2]);
         let sel = if select { Some(self.force(node.inputs[3])) } else { None };
-        let sel_k = sel.map_or(0, |s| s.stride - 1);
-        let sel_bind = sel.map_or(unused(), |s| Bind::read(s.buf));
-        let y = self.dense(node.output);
-        // Many rows fill a device by themselves; few are split over positions.
-        let parts = match self.role {
-            Role::Decode => Some(self.latent_parts(index, heads, rank)),
-            Role::Prompt => None,
-        };
-        let push = vec![
+        let (sel_k, sel) = (sel.map_or(0, |s| s.stride - 1), sel.map_or(unused(), |s| Bind::read(s.buf)));
+        let mut push = vec![
             Push::U32(heads as u32),
             Push::U32(rank as u32),
             Push::U32(rope as u32),
@@ -93,57 +111,56 @@ impl Lower<'_> {
             Push::U32(sel_k),
             Push::F32(scale),
         ];
-        let (q, q_rope) = (Bind::read(q.buf), Bind::read(q_rope.buf));
-        let (kernel, local, set0, groups_x) = match parts {
-            None => ("attn_latent", ATTENTION, vec![q, q_rope, Bind::write(y.buf), sel_bind], heads as u32),
-            Some([sums, weights]) => {
-                let set0 = vec![q, q_rope, Bind::write(sums), Bind::write(weights), sel_bind];
-                ("latent_split", SPLIT, set0, (heads as u32).div_ceil(SPLIT_HEADS) * PARTS)
-            }
-        };
-        let dispatch = Dispatch {
+        let bytes = self.cached(if select { sel_k } else { self.shape.ctx }, rank + rope);
+        let dispatch = |kernel, spec, push, set0, groups_x| Dispatch {
             kernel,
             variant: None,
-            spec: vec![local, u32::from(select)],
+            spec,
             push,
             set0,
             set1: vec![Bind::read(cache)],
             groups: (Count::Fixed(groups_x), Count::Rows(1)),
-            bytes: self.cached(sel.map_or(self.shape.ctx, |s| s.stride - 1), rank + rope),
+            bytes,
         };
-        match parts {
-            None => self.emit(index, &[], dispatch),
-            Some(parts) => {
-                self.emit_part(index, "parts", dispatch);
-                self.merge(index, [heads, rank], parts, (sel_k, sel_bind), y);
-            }
+        let inputs = [Bind::read(q.buf), Bind::read(q_rope.buf)];
+        let (heads, select) = (heads as u32, u32::from(select));
+        // Many rows fill a device by themselves; few are split over positions.
+        if self.role == Role::Prompt {
+            let y = self.dense(node.output);
+            let set0 = [&inputs[..], &[Bind::write(y.buf), sel]].concat();
+            let dispatch = dispatch("attn_latent", vec![ATTENTION, select], push, set0, heads);
+            self.emit(index, &[], dispatch);
+            return Repr::View(y);
         }
-        Repr::View(y)
+        let spec = vec![SPLIT, select, rank as u32];
+        // The rank is a constant there.
+        push.remove(1);
+        let groups_x = heads.div_ceil(SPLIT_HEADS) * PARTS;
+        let path = node.path();
+        let sums = self.transient(format!("{path} sums"), PARTS * heads * rank as u32);
+        let weights = self.transient(format!("{path} weights"), PARTS * heads * 2);
+        let set0 = [&inputs[..], &[Bind::write(sums), Bind::write(weights), sel]].concat();
+        self.emit_part(index, "parts", dispatch("latent_split", spec, push, set0, groups_x));
+        Repr::Pending(Pending::Parts(Parts { node: index, sums, weights, sel, sel_k }))
     }
 
-    /// Where the parts of a split attention go: sums of values, and (largest score, sum of weights).
-    fn latent_parts(&mut self, index: NodeIndex, heads: usize, rank: usize) -> [Buf; 2] {
-        let path = self.node(index).path();
-        let parts = PARTS * heads as u32;
-        [
-            self.transient(format!("{path} parts"), parts * rank as u32),
-            self.transient(format!("{path} weights"), parts * 2),
-        ]
-    }
-
-    fn merge(&mut self, index: NodeIndex, [heads, rank]: [usize; 2], parts: [Buf; 2], sel: (u32, Bind), y: View) {
-        let (sel_k, sel) = sel;
+    /// The pass that merges the parts of an attention.
+    pub fn emit_merge(&mut self, parts: Parts) -> View {
+        let node = self.node(parts.node);
+        let Op::AttnLatent { heads, rank, .. } = node.op else { unreachable!("AttnLatent") };
+        let y = self.dense(node.output);
         let dispatch = Dispatch {
             kernel: "latent_merge",
             variant: None,
-            spec: vec![LOCAL, u32::from(sel_k > 0)],
-            push: vec![Push::U32(heads as u32), Push::U32(rank as u32), Push::U32(sel_k)],
-            set0: vec![Bind::read(parts[0]), Bind::read(parts[1]), Bind::write(y.buf), sel],
+            spec: vec![LOCAL, u32::from(parts.sel_k > 0)],
+            push: vec![Push::U32(heads as u32), Push::U32(rank as u32), Push::U32(parts.sel_k)],
+            set0: vec![Bind::read(parts.sums), Bind::read(parts.weights), Bind::write(y.buf), parts.sel],
             set1: vec![],
             groups: (groups((heads * rank) as u32, 4 * LOCAL), Count::Rows(1)),
             bytes: 0,
         };
-        self.emit(index, &[], dispatch);
+        self.emit(parts.node, &[], dispatch);
+        y
     }
 
     pub fn attn(&mut self, index: NodeIndex) -> Repr {

@@ -3,7 +3,7 @@
 use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
 use super::pending::{Pending, Repr, View, glu_numbers};
 use super::stripes::chunk;
-use super::{LOCAL, Lower, groups, unused};
+use super::{LOCAL, Lower, TILE, groups, unused};
 use crate::graph::Role;
 use crate::ops::op::GluKind;
 use crate::ops::{Op, ResourceId};
@@ -79,7 +79,7 @@ impl Lower<'_> {
                 let spec = [&[lie.local], &flags[..], &[lie.quads, lie.depth, self.many()]].concat();
                 ("linear", spec, (groups(out, lie.outs()), per_rows(8)))
             }
-            Role::Prompt => ("linear_tile", [&[LOCAL], &flags[..]].concat(), (groups(out, 64), per_rows(16))),
+            Role::Prompt => ("linear_tile", [&[TILE], &flags[..]].concat(), (groups(out, 64), per_rows(64))),
         };
         let dispatch = Dispatch {
             kernel,

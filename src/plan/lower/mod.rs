@@ -66,11 +66,13 @@ pub struct Lowered {
 
 /// Threads per workgroup.
 const LOCAL: u32 = 64;
+/// Threads of `linear_tile.comp`: one for each four outputs of four rows.
+const TILE: u32 = 256;
 /// Threads per workgroup of attention: one has a head to itself, and there are few heads.
 const ATTENTION: u32 = 512;
 
 /// Threads of `latent_split.comp`, heads that they share, and parts of a row's positions at most.
-const SPLIT: u32 = 256;
+const SPLIT: u32 = 512;
 const SPLIT_HEADS: u32 = 8;
 const PARTS: u32 = 32;
 

@@ -1,6 +1,6 @@
 //! What a resource is while passes are made.
 
-use super::super::pass::{Buf, Push};
+use super::super::pass::{Bind, Buf, Push};
 use super::Lower;
 use crate::graph::{StateId, WeightId};
 use crate::ops::op::{GluKind, Rope};
@@ -47,6 +47,18 @@ pub struct Norm {
     pub scale: f32,
 }
 
+/// What `latent_split.comp` leaves of a node's attention.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Parts {
+    pub node: NodeIndex,
+    /// Of each part and head: sums of values, and (largest score, sum of weights).
+    pub sums: Buf,
+    pub weights: Buf,
+    /// The selected positions and how many there can be, or an unused binding and 0.
+    pub sel: Bind,
+    pub sel_k: u32,
+}
+
 /// A computation whose pass is not made yet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Pending {
@@ -61,6 +73,8 @@ pub enum Pending {
         adds: Vec<ResourceId>,
         nodes: Vec<NodeIndex>,
     },
+    /// Latent attention over stretches of positions is made; what is left is to merge its parts.
+    Parts(Parts),
     Vector(Vector),
     Concat {
         node: NodeIndex,
@@ -105,6 +119,7 @@ impl Lower<'_> {
         match pending {
             Pending::Linear { node } => self.emit_linear(node, None),
             Pending::Experts { node, hidden, adds, nodes } => self.emit_down(node, id, hidden, &adds, &nodes),
+            Pending::Parts(parts) => self.emit_merge(parts),
             Pending::Vector(v) => self.emit_vector(id, v, None),
             Pending::Concat { node } => self.emit_concat(node),
         }

@@ -38,6 +38,14 @@ impl Stripes {
         Stripes { local, quads, depth: if each >= 8 && !wide { 2 } else { 1 } }
     }
 
+    /// For the rows of a head with `cols` columns, in `expand.comp`: wide enough that few workgroups merge the parts of
+    /// a head. With several rows a workgroup has half the quads and as many stripes, which keeps a row's bits.
+    pub fn of_heads(format: Format, cols: u32, many: bool) -> Stripes {
+        let stripes = cols.div_ceil(chunk(format)).div_ceil(2).next_power_of_two().clamp(4, 32);
+        let quads = if many { 8 } else { 16 };
+        Stripes { local: quads * stripes, quads, depth: 1 }
+    }
+
     /// Matrix rows of a workgroup.
     pub fn outs(self) -> u32 {
         4 * self.quads
