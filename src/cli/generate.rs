@@ -129,6 +129,7 @@ impl Job<'_> {
     fn decode(&mut self, row: Row) -> Result<Next, RunError> {
         if self.greedy() {
             let chosen = self.session.greedy(Role::Decode, vec![row], self.named() as u32)?;
+            // One row that wants logits: one token.
             return Ok(Next::Token(chosen[0]));
         }
         Ok(Next::Logits(self.session.step(Role::Decode, vec![row], &mut |_, _| {})?))

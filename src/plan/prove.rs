@@ -1,12 +1,11 @@
 //! The prover: replays a finished instruction list and refuses any plan with an unordered conflict.
 //!
 //! It shares no code with what placed the barriers: it reads instructions, barriers, batches and slots, and follows
-//! **successive steps**, since what ends one step and begins the next share every buffer: enough of them that each way to
-//! end a step follows each. For each run of bytes it
-//! keeps the last write and the reads since, and to which stages each is visible or ordered by now. A barrier extends
-//! that; an access that meets a conflict which is not extended to its stage is refused, with both passes named.
-//! Host accesses are ordered by the timeline: a CPU node may touch what a batch touched only if it waited for the
-//! batch's value, and a batch may follow a CPU node only if it is submitted behind it.
+//! **successive steps**, since what ends one step and begins the next share every buffer: so many that each way to end a
+//! step follows each. For each run of bytes it keeps the last write and the reads since, and to which stages each is
+//! visible or ordered by now. A barrier extends that; an access that meets a conflict which is not extended to its stage is
+//! refused, with both passes named. Host accesses are ordered by the timeline: a CPU node may touch what a batch touched
+//! only if it waited for the batch's value, and a batch may follow a CPU node only if it is submitted behind it.
 
 use super::compile::{Instr, Memory, Plan};
 use super::pass::{Buf, Ending, Pass, Stages};
@@ -407,6 +406,47 @@ impl Replay<'_> {
         }
         for gap in gaps {
             runs.insert(gap.start, (gap.end, Bytes::default()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::Format;
+    use crate::graph::{Role, expand};
+    use crate::plan::{Shape, compile};
+    use crate::spec::{Arch, Config, Source};
+
+    fn plan() -> Plan {
+        let text = std::fs::read_to_string("graphs/qwen3.ron").unwrap();
+        let arch = Arch::parse(Source::new("qwen3.ron", text)).unwrap_or_else(|e| panic!("{e}"));
+        let config = std::fs::read("tests/fixtures/qwen3/config.json").unwrap();
+        let graph = expand(&arch, &Config::parse("config.json", &config).unwrap(), "main").unwrap();
+        let shape = Shape { rows: 8, ctx: 64, observe: false, shuffle: 0 };
+        compile(&graph, &|_| Some(Format::Bf16), &[], Role::Decode, shape).unwrap()
+    }
+
+    #[test]
+    fn endings_are_kept_apart() {
+        let plan = plan();
+        let refused = |change: &dyn Fn(&mut Vec<Instr>)| {
+            let mut changed = plan.clone();
+            change(&mut changed.instrs);
+            prove(&changed).unwrap_err()
+        };
+        let places: Vec<usize> = (0..plan.instrs.len()).filter(|i| matches!(plan.instrs[*i], Instr::For(_))).collect();
+        let [logits, tokens] = places[..] else { panic!("{places:?}") };
+        let other = Refusal::Malformed("a pass of another ending");
+        assert_eq!(refused(&|i| i.swap(logits, tokens)), other);
+        // Commands of one ending in all steps.
+        assert_eq!(refused(&|i| drop(i.remove(logits))), other);
+        assert_eq!(refused(&|i| drop(i.remove(tokens))), other);
+        assert_eq!(refused(&|i| i.push(Instr::For(Ending::Logits))), Refusal::Malformed("an ending outside a batch"));
+        // Each pass and barrier of either ending is needed.
+        let end = plan.instrs.iter().rposition(|i| matches!(i, Instr::Submit(_))).unwrap();
+        for at in (logits..end).filter(|at| *at != logits && *at != tokens) {
+            refused(&|i| drop(i.remove(at)));
         }
     }
 }
