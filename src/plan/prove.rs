@@ -440,13 +440,13 @@ mod tests {
         let other = Refusal::Malformed("a pass of another ending");
         assert_eq!(refused(&|i| i.swap(logits, tokens)), other);
         // Commands of one ending in all steps.
-        assert_eq!(refused(&|i| drop(i.remove(logits))), other);
-        assert_eq!(refused(&|i| drop(i.remove(tokens))), other);
+        assert_eq!(refused(&|i| _ = i.remove(logits)), other);
+        assert_eq!(refused(&|i| _ = i.remove(tokens)), other);
         assert_eq!(refused(&|i| i.push(Instr::For(Ending::Logits))), Refusal::Malformed("an ending outside a batch"));
         // Each pass and barrier of either ending is needed.
         let end = plan.instrs.iter().rposition(|i| matches!(i, Instr::Submit(_))).unwrap();
         for at in (logits..end).filter(|at| *at != logits && *at != tokens) {
-            refused(&|i| drop(i.remove(at)));
+            refused(&|i| _ = i.remove(at));
         }
     }
 }
