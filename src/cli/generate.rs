@@ -96,50 +96,93 @@ impl Printer<'_> {
     }
 }
 
+/// What the next token comes from.
+enum Next {
+    /// The session has chosen it: nobody else wants the logits.
+    Token(u32),
+    /// Logits of the last position.
+    Logits(Vec<f32>),
+}
+
 impl Job<'_> {
+    /// Whether the most likely token is all that is wanted of a step.
+    fn greedy(&self) -> bool {
+        self.sampler.is_greedy() && self.logits.is_none()
+    }
+
+    /// Ids that may be chosen: rows without a token in the tokenizer are padding of the matrix and can never be meant.
+    fn named(&self) -> usize {
+        self.tokenizer.map_or(self.vocab, |t| t.vocab_size().min(self.vocab))
+    }
+
+    /// Appends tokens; what comes next. Logits are of all of them, or of the last one.
+    fn feed(&mut self, tokens: &[u32], want: Want, done: &mut dyn FnMut(usize)) -> Result<Next, RunError> {
+        if self.greedy()
+            && let Some(token) = self.session.append_greedy(0, tokens, self.named() as u32, done)?
+        {
+            return Ok(Next::Token(token));
+        }
+        Ok(Next::Logits(self.session.append(0, tokens, want, done)?))
+    }
+
+    /// Appends a generated token; what comes next.
+    fn decode(&mut self, row: Row) -> Result<Next, RunError> {
+        if self.greedy() {
+            let chosen = self.session.greedy(Role::Decode, vec![row], self.named() as u32)?;
+            // One row that wants logits: one token.
+            return Ok(Next::Token(chosen[0]));
+        }
+        Ok(Next::Logits(self.session.step(Role::Decode, vec![row], &mut |_, _| {})?))
+    }
+
     /// After a failure of the device: says what happened and feeds everything so far to another session.
-    fn take_over(
-        &mut self,
-        error: RunError,
-        all: &[u32],
-        want: Want,
-        fell_back: &mut bool,
-    ) -> Result<Vec<f32>, Failure> {
+    fn take_over(&mut self, error: RunError, all: &[u32], want: Want, fell_back: &mut bool) -> Result<Next, Failure> {
         match (&error, self.fallback.take()) {
             (RunError::Vulkan(_), Some(make)) => {
                 eprintln!("the device failed: {error}\ngoing on with the CPU from the same tokens");
                 self.session = make();
                 *fell_back = true;
-                Ok(self.session.append(0, all, want, &mut |_| {})?)
+                Ok(self.feed(all, want, &mut |_| {})?)
             }
             _ => Err(error.into()),
         }
+    }
+
+    /// Feeds the prompt. The logits of all positions but the last are written, if they are wanted: there is one row per
+    /// token that has a next one.
+    fn prefill(&mut self, prompt: &[u32], progress: &Progress, fell_back: &mut bool) -> Result<Next, Failure> {
+        let want = if self.logits.is_some() { Want::All } else { Want::Last };
+        let bar = progress.prefill(prompt.len());
+        let mut next = match self.feed(prompt, want, &mut |done| bar.set_position(done as u64)) {
+            Err(e) => self.take_over(e, prompt, want, fell_back)?,
+            Ok(next) => next,
+        };
+        bar.finish_and_clear();
+        if let Next::Logits(logits) = &mut next {
+            let last = logits.split_off(logits.len() - self.vocab);
+            write(&mut self.logits, logits)?;
+            *logits = last;
+        }
+        Ok(next)
     }
 }
 
 /// Feeds the prompt and samples up to `n` tokens.
 pub fn run(mut job: Job, prompt: &[u32], n: u32, progress: &Progress) -> Result<Outcome, Failure> {
     let start = Instant::now();
-    let want = if job.logits.is_some() { Want::All } else { Want::Last };
-    let bar = progress.prefill(prompt.len());
     let mut fell_back = false;
-    let mut logits = match job.session.append(0, prompt, want, &mut |done| bar.set_position(done as u64)) {
-        Err(e) => job.take_over(e, prompt, want, &mut fell_back)?,
-        Ok(logits) => logits,
-    };
-    bar.finish_and_clear();
+    let mut pending = job.prefill(prompt, progress, &mut fell_back)?;
     let prefill = since(start);
     let mut printer = Printer { stream: job.tokenizer.map(|t| t.stream(true)), text: String::new(), print: job.stream };
     let mut tokens: Vec<u32> = vec![];
     let mut finish = Finish::Length;
     let (mut first_token, decode_start) = (prefill, Instant::now());
-    // Rows without a token in the tokenizer are padding of the matrix and can never be meant.
-    let named = job.tokenizer.map_or(job.vocab, |t| t.vocab_size().min(job.vocab));
-    // Logits of the last position are not written: there is one row per token that has a next one.
-    let mut pending = logits.split_off(logits.len() - job.vocab);
-    write(&mut job.logits, &logits)?;
+    let named = job.named();
     while (tokens.len() as u32) < n {
-        let next = job.sampler.pick(&pending[..named])?;
+        let next = match &pending {
+            Next::Token(token) => *token,
+            Next::Logits(logits) => job.sampler.pick(&logits[..named])?,
+        };
         if tokens.is_empty() {
             first_token = since(start);
         }
@@ -149,7 +192,9 @@ pub fn run(mut job: Job, prompt: &[u32], n: u32, progress: &Progress) -> Result<
         }
         tokens.push(next);
         printer.push(next)?;
-        write(&mut job.logits, &pending)?;
+        if let Next::Logits(logits) = &pending {
+            write(&mut job.logits, logits)?;
+        }
         if tokens.len() as u32 == n {
             break;
         }
@@ -158,10 +203,9 @@ pub fn run(mut job: Job, prompt: &[u32], n: u32, progress: &Progress) -> Result<
             finish = Finish::Context;
             break;
         }
-        let row = Row { token: next, position, slot: 0, logits: true };
-        pending = match job.session.step(Role::Decode, vec![row], &mut |_, _| {}) {
+        pending = match job.decode(Row { token: next, position, slot: 0, logits: true }) {
             Err(e) => job.take_over(e, &[prompt, &tokens].concat(), Want::Last, &mut fell_back)?,
-            Ok(logits) => logits,
+            Ok(next) => next,
         };
     }
     let decode = since(decode_start);

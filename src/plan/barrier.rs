@@ -12,7 +12,7 @@
 
 use super::compile::{Barrier, Cause, Hazard, Memory, Scope};
 use super::pass::{Buf, Pass, Stages};
-use super::schedule::Schedule;
+use super::schedule::Time;
 use std::ops::Range;
 
 /// An access to bytes that no barrier has closed yet.
@@ -38,19 +38,30 @@ pub struct Placed {
     pub barrier: Barrier,
 }
 
-/// All barriers of a step, by position in the order.
-pub fn derive(passes: &[Pass], schedule: &Schedule, resolve: &dyn Fn(Buf) -> (Memory, Range<u64>)) -> Vec<Placed> {
-    let gpu: Vec<usize> = (0..schedule.order.len()).filter(|at| passes[schedule.order[*at]].on_gpu()).collect();
+impl Placed {
+    /// Whether it stands before this position: at it, a barrier to the host ends what lies before.
+    pub fn stands_before(&self, at: usize) -> bool {
+        self.before < at || self.before == at && self.barrier.scope.dst == Stages::HOST
+    }
+}
+
+/// All barriers of a step that runs passes in this order, by position in it.
+pub fn derive(
+    passes: &[Pass],
+    order: &[usize],
+    times: &[Time],
+    resolve: &dyn Fn(Buf) -> (Memory, Range<u64>),
+) -> Vec<Placed> {
+    let gpu: Vec<usize> = (0..order.len()).filter(|at| passes[order[*at]].on_gpu()).collect();
     let mut out = vec![];
     let mut open: Vec<Open> = vec![];
     // Copies for the host in this segment: barriers inside it close them for the device only.
     let mut copied: Vec<Cause> = vec![];
     let mut at = 0;
     while at < gpu.len() {
-        let time = schedule.times[schedule.order[gpu[at]]];
-        let level: Vec<usize> =
-            gpu[at..].iter().copied().take_while(|g| schedule.times[schedule.order[*g]] == time).collect();
-        let new: Vec<Open> = level.iter().flat_map(|g| accesses(passes, schedule.order[*g], resolve)).collect();
+        let time = times[order[gpu[at]]];
+        let level: Vec<usize> = gpu[at..].iter().copied().take_while(|g| times[order[*g]] == time).collect();
+        let new: Vec<Open> = level.iter().flat_map(|g| accesses(passes, order[*g], resolve)).collect();
         let causes = conflicts(&open, &new);
         if !causes.is_empty() {
             let src = open.iter().fold(Stages::empty(), |s, o| s | o.stage);
@@ -61,7 +72,7 @@ pub fn derive(passes: &[Pass], schedule: &Schedule, resolve: &dyn Fn(Buf) -> (Me
         copied.extend(new.iter().filter(|o| o.write && matches!(o.memory, Memory::Readback(_))).map(Open::for_host));
         open.extend(new);
         at += level.len();
-        let ends = gpu.get(at).is_none_or(|g| schedule.times[schedule.order[*g]].segment != time.segment);
+        let ends = gpu.get(at).is_none_or(|g| times[order[*g]].segment != time.segment);
         if ends && !copied.is_empty() {
             let scope = Scope { src: Stages::TRANSFER, dst: Stages::HOST };
             let causes = std::mem::take(&mut copied);

@@ -3,10 +3,10 @@
 use super::barrier;
 use super::lower::{Lowered, Shape, lower};
 use super::memory::{Life, place as place_lives};
-use super::pass::{Buf, Count, Pass, Stages, Work};
+use super::pass::{Buf, Count, Ending, Pass, Stages, Work};
 use super::place::{Formats, PlaceError, Placed, Rule, place};
 use super::prove::{self, Refusal};
-use super::schedule::{Schedule, schedule};
+use super::schedule::{Schedule, Time, schedule};
 use crate::graph::{Graph, Role};
 use serde::Serialize;
 use std::ops::Range;
@@ -60,6 +60,8 @@ pub enum Instr {
     /// Rewrites the step's parameters, in a command buffer of its own ahead of the replayed ones.
     Params,
     Begin(usize),
+    /// What follows, up to the next of these or the end of the batch, is only in steps that end like this.
+    For(Ending),
     Barrier(usize),
     Pass(usize),
     /// Hands a batch to the queue; its timeline value becomes `Batch::signal`.
@@ -111,7 +113,7 @@ pub struct Plan {
     pub counts: Vec<(Count, Count)>,
 }
 
-/// Counts of a plan, for people and machines.
+/// Counts of a plan, for people and machines. What both endings of a step have is counted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
     pub passes: usize,
@@ -158,8 +160,7 @@ pub fn compile(graph: &Graph, formats: Formats, rules: &[Rule], role: Role, shap
     let schedule = schedule(graph, &lowered.passes, shape.shuffle);
     let (slots, arena) = slots(&lowered, &schedule);
     let resolve = |buf| resolve(&slots, buf);
-    let placed_barriers = barrier::derive(&lowered.passes, &schedule, &resolve);
-    let (barriers, batches, instrs) = assemble(&lowered.passes, &schedule, placed_barriers, shape);
+    let (barriers, batches, instrs) = assemble(&lowered.passes, &schedule, &resolve, shape);
     let counts = counts(&lowered.passes);
     if counts.len() > MAX_COUNTS {
         return Err(PlanError::Counts(counts.len()));
@@ -229,41 +230,40 @@ fn counts(passes: &[Pass]) -> Vec<(Count, Count)> {
     counts
 }
 
-/// The instruction list: segments to batches, barriers in place, CPU nodes between.
+/// The instruction list: segments to batches, barriers in place, CPU nodes between. What all steps do comes first; both
+/// endings stand in the last batch, each with the barriers that it needs behind the rest.
 fn assemble(
     passes: &[Pass],
     schedule: &Schedule,
-    placed: Vec<barrier::Placed>,
+    resolve: &dyn Fn(Buf) -> (Memory, Range<u64>),
     shape: Shape,
 ) -> (Vec<Barrier>, Vec<Batch>, Vec<Instr>) {
-    let mut a =
-        Assembly { barriers: vec![], batches: vec![], instrs: vec![Instr::Params], open: false, last_cpu: None };
-    let mut placed = placed.into_iter().peekable();
-    for (at, pass) in schedule.order.iter().enumerate() {
-        let time = schedule.times[*pass];
-        if !passes[*pass].on_gpu() {
-            a.close();
-            a.instrs.push(Instr::Cpu { pass: *pass, wait: a.batches.len() as u64 });
-            a.last_cpu = Some(*pass);
-            continue;
+    let of = |ending| schedule.order.iter().copied().filter(move |i| passes[*i].ending == ending);
+    let common = of(None).count();
+    let mut a = Assembly {
+        passes,
+        times: &schedule.times,
+        shape,
+        barriers: vec![],
+        batches: vec![],
+        instrs: vec![Instr::Params],
+        open: false,
+        last_cpu: None,
+    };
+    for ending in Ending::ALL {
+        let order: Vec<usize> = of(None).chain(of(Some(ending))).collect();
+        let placed = barrier::derive(passes, &order, &schedule.times, resolve);
+        let (before, behind): (Vec<_>, Vec<_>) = placed.into_iter().partition(|p| p.stands_before(common));
+        // The first `common` passes have the same barriers in either order.
+        if ending == Ending::ALL[0] {
+            a.list(&order, 0..common, before);
         }
-        let new_level = at == 0 || schedule.times[schedule.order[at - 1]] != time;
-        let full = a.open && new_level && a.batches.last().is_some_and(|b| b.predicted > LONGEST_SUBMIT);
-        let other = a.open && a.batches.last().is_some_and(|b| b.segment != time.segment);
-        if full || other {
-            a.close();
-        }
-        a.begin(time.segment);
-        while let Some(p) = placed.next_if(|p| p.before <= at) {
-            a.barrier(p.barrier);
-        }
-        a.instrs.push(Instr::Pass(*pass));
-        if let (Work::Dispatch(d), Some(b)) = (&passes[*pass].work, a.batches.last_mut()) {
-            b.predicted += d.traffic(shape.rows, shape.ctx) as f64 / ASSUMED_BANDWIDTH;
-        }
-        // A barrier to the host stands behind the last pass of a segment.
-        while let Some(p) = placed.next_if(|p| p.before == at + 1 && p.barrier.scope.dst == Stages::HOST) {
-            a.barrier(p.barrier);
+        if let Some(pass) = passes.iter().position(|p| p.ending.is_some()) {
+            if ending == Ending::ALL[0] {
+                a.turn(schedule.times[pass].segment, true);
+            }
+            a.instrs.push(Instr::For(ending));
+            a.list(&order, common..order.len(), behind);
         }
     }
     a.close();
@@ -271,7 +271,10 @@ fn assemble(
     (a.barriers, a.batches, a.instrs)
 }
 
-struct Assembly {
+struct Assembly<'a> {
+    passes: &'a [Pass],
+    times: &'a [Time],
+    shape: Shape,
     barriers: Vec<Barrier>,
     batches: Vec<Batch>,
     instrs: Vec<Instr>,
@@ -279,15 +282,49 @@ struct Assembly {
     last_cpu: Option<usize>,
 }
 
-impl Assembly {
-    fn begin(&mut self, segment: u32) {
-        if self.open {
-            return;
+impl Assembly<'_> {
+    /// Instructions of a stretch of an order of passes, with its barriers.
+    fn list(&mut self, order: &[usize], stretch: Range<usize>, placed: Vec<barrier::Placed>) {
+        let mut placed = placed.into_iter().peekable();
+        for at in stretch {
+            let pass = order[at];
+            if !self.passes[pass].on_gpu() {
+                self.close();
+                self.instrs.push(Instr::Cpu { pass, wait: self.batches.len() as u64 });
+                self.last_cpu = Some(pass);
+                continue;
+            }
+            if self.passes[pass].ending.is_none() {
+                let time = self.times[pass];
+                self.turn(time.segment, at == 0 || self.times[order[at - 1]] != time);
+            }
+            while let Some(p) = placed.next_if(|p| p.before <= at) {
+                self.barrier(p.barrier);
+            }
+            self.instrs.push(Instr::Pass(pass));
+            if let (Work::Dispatch(d), Some(b)) = (&self.passes[pass].work, self.batches.last_mut()) {
+                b.predicted += d.traffic(self.shape.rows, self.shape.ctx) as f64 / ASSUMED_BANDWIDTH;
+            }
+            // A barrier to the host stands behind the last pass of a segment.
+            while let Some(p) = placed.next_if(|p| p.stands_before(at + 1)) {
+                self.barrier(p.barrier);
+            }
         }
-        self.open = true;
-        let signal = self.batches.len() as u64 + 1;
-        self.instrs.push(Instr::Begin(self.batches.len()));
-        self.batches.push(Batch { segment, after_cpu: self.last_cpu, signal, predicted: 0.0 });
+    }
+
+    /// Begins a batch, unless one is open that still has room.
+    fn turn(&mut self, segment: u32, new_level: bool) {
+        let last = self.batches.last();
+        let full = new_level && last.is_some_and(|b| b.predicted > LONGEST_SUBMIT);
+        if self.open && (full || last.is_some_and(|b| b.segment != segment)) {
+            self.close();
+        }
+        if !self.open {
+            self.open = true;
+            let signal = self.batches.len() as u64 + 1;
+            self.instrs.push(Instr::Begin(self.batches.len()));
+            self.batches.push(Batch { segment, after_cpu: self.last_cpu, signal, predicted: 0.0 });
+        }
     }
 
     fn close(&mut self) {

@@ -165,6 +165,27 @@ impl Dispatch {
     }
 }
 
+/// What a step gives the host. All passes that make logits serve both; the last ones differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// The logits.
+    Logits,
+    /// Per output, the id of the highest logit, and whether all logits are finite.
+    Tokens,
+}
+
+impl Ending {
+    pub const ALL: [Ending; 2] = [Ending::Logits, Ending::Tokens];
+
+    /// What stands for it in the text of a plan.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ending::Logits => "logits",
+            Ending::Tokens => "tokens",
+        }
+    }
+}
+
 /// What a pass does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Work {
@@ -191,6 +212,8 @@ pub struct Pass {
     pub layer: Option<u32>,
     pub nodes: Vec<NodeIndex>,
     pub work: Work,
+    /// Run only by steps that end like this; None: by all.
+    pub ending: Option<Ending>,
 }
 
 /// Pipeline stages, as a set: who executes an access.

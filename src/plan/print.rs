@@ -2,7 +2,7 @@
 
 use super::compile::{Cause, Figures, Hazard, Instr, Plan};
 use super::lower::UNUSED;
-use super::pass::{Buf, Count, Pass, Work};
+use super::pass::{Buf, Count, Pass, Stages, Work};
 use super::place::Place;
 use super::text::bytes;
 use crate::graph::{Graph, LayerKind};
@@ -99,6 +99,8 @@ impl Plan {
         for instr in &self.instrs {
             match instr {
                 Instr::Barrier(b) => waiting.push(*b),
+                // A barrier to the host at the end of a step has nothing behind it.
+                Instr::For(_) => waiting.retain(|b| self.barriers[*b].scope.dst != Stages::HOST),
                 Instr::Pass(p) if !waiting.is_empty() => {
                     out.entry(self.schedule.rank[*p]).or_default().append(&mut waiting);
                 }
@@ -130,7 +132,10 @@ impl Plan {
 
     fn pass_text(&self, pass: &Pass) -> String {
         let fused = pass.nodes.len().saturating_sub(1);
-        let plus = if fused > 0 { format!(" (+{fused} nodes)") } else { String::new() };
+        let mut plus = if fused > 0 { format!(" (+{fused} nodes)") } else { String::new() };
+        if let Some(ending) = pass.ending {
+            let _ = write!(plus, ", for {}", ending.name());
+        }
         match &pass.work {
             Work::Dispatch(d) => {
                 let (x, y) = d.groups;
@@ -139,7 +144,7 @@ impl Plan {
                 let write = written.map_or(String::new(), |b| self.buffer(b.buf));
                 format!("{:<24} {:<18} {} x {} -> {write}{plus}", pass.name, d.shader(), count(x), count(y))
             }
-            Work::Copy { bytes: n, .. } => format!("{:<24} copy {} a step", pass.name, bytes(*n)),
+            Work::Copy { bytes: n, .. } => format!("{:<24} copy {} a step{plus}", pass.name, bytes(*n)),
             Work::Cpu { .. } => format!("{:<24} on the CPU", pass.name),
         }
     }

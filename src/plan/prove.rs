@@ -1,14 +1,14 @@
 //! The prover: replays a finished instruction list and refuses any plan with an unordered conflict.
 //!
 //! It shares no code with what placed the barriers: it reads instructions, barriers, batches and slots, and follows
-//! **two successive steps**, since what ends one step and begins the next share every buffer. For each run of bytes it
-//! keeps the last write and the reads since, and to which stages each is visible or ordered by now. A barrier extends
-//! that; an access that meets a conflict which is not extended to its stage is refused, with both passes named.
-//! Host accesses are ordered by the timeline: a CPU node may touch what a batch touched only if it waited for the
-//! batch's value, and a batch may follow a CPU node only if it is submitted behind it.
+//! **successive steps**, since what ends one step and begins the next share every buffer: so many that each way to end a
+//! step follows each. For each run of bytes it keeps the last write and the reads since, and to which stages each is
+//! visible or ordered by now. A barrier extends that; an access that meets a conflict which is not extended to its stage is
+//! refused, with both passes named. Host accesses are ordered by the timeline: a CPU node may touch what a batch touched
+//! only if it waited for the batch's value, and a batch may follow a CPU node only if it is submitted behind it.
 
 use super::compile::{Instr, Memory, Plan};
-use super::pass::{Buf, Stages};
+use super::pass::{Buf, Ending, Pass, Stages};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -72,7 +72,7 @@ type Runs = BTreeMap<u64, (u64, Bytes)>;
 struct Replay<'a> {
     plan: &'a Plan,
     memories: BTreeMap<Memory, Runs>,
-    /// Batches submitted and waited for, counted over both steps.
+    /// Batches submitted and waited for, counted over all steps.
     submitted: u64,
     waited: u64,
     recording: Option<usize>,
@@ -81,9 +81,16 @@ struct Replay<'a> {
     /// Passes of this step that have run.
     done: Vec<bool>,
     step: u64,
+    /// How this step ends.
+    ending: Ending,
+    /// Inside what only steps with another ending do.
+    skips: bool,
 }
 
-/// Refuses a plan that is not safe when two steps follow each other.
+/// Each ending behind each.
+const STEPS: [Ending; 5] = [Ending::Logits, Ending::Logits, Ending::Tokens, Ending::Tokens, Ending::Logits];
+
+/// Refuses a plan that is not safe when steps follow each other.
 pub fn prove(plan: &Plan) -> Result<(), Refusal> {
     let mut r = Replay {
         plan,
@@ -94,9 +101,13 @@ pub fn prove(plan: &Plan) -> Result<(), Refusal> {
         on_host: vec![],
         done: vec![],
         step: 0,
+        ending: STEPS[0],
+        skips: false,
     };
-    for step in 0..2 {
-        r.step = step;
+    // Without endings all steps are the same.
+    let steps = if plan.lowered.results.is_some() { STEPS.len() } else { 2 };
+    for (step, ending) in STEPS.into_iter().take(steps).enumerate() {
+        (r.step, r.ending) = (step as u64, ending);
         r.done = vec![false; plan.lowered.passes.len()];
         r.on_host.clear();
         for instr in &plan.instrs {
@@ -105,7 +116,9 @@ pub fn prove(plan: &Plan) -> Result<(), Refusal> {
         if r.recording.is_some() {
             return Err(Refusal::Malformed("a batch is never submitted"));
         }
-        if let Some(missing) = r.done.iter().position(|d| !d) {
+        let wanted = |pass: &Pass| pass.ending.is_none_or(|e| e == ending);
+        let mut passes = plan.lowered.passes.iter().zip(&r.done);
+        if let Some(missing) = passes.position(|(pass, done)| wanted(pass) && !done) {
             return Err(Refusal::Early { pass: "the end of the step".into(), needs: r.name(missing) });
         }
     }
@@ -127,6 +140,19 @@ impl Replay<'_> {
 
     fn instr(&mut self, instr: Instr) -> Result<(), Refusal> {
         match instr {
+            Instr::For(ending) => {
+                self.skips = ending != self.ending;
+                match self.recording {
+                    Some(_) => Ok(()),
+                    None => Err(Refusal::Malformed("an ending outside a batch")),
+                }
+            }
+            Instr::Submit(b) if self.recording == Some(b) => {
+                (self.recording, self.skips) = (None, false);
+                self.submitted += 1;
+                Ok(())
+            }
+            _ if self.skips => Ok(()),
             Instr::Params => self.params(),
             Instr::Begin(b) => match (self.recording, self.plan.batches.get(b)) {
                 (None, Some(batch)) if self.value(batch.signal) == self.submitted + 1 => {
@@ -147,21 +173,17 @@ impl Replay<'_> {
             }
             Instr::Pass(p) if self.recording.is_some() => self.gpu(p),
             Instr::Pass(_) => Err(Refusal::Malformed("a device pass outside a batch")),
-            Instr::Submit(b) if self.recording == Some(b) => {
-                self.recording = None;
-                self.submitted += 1;
-                Ok(())
-            }
             Instr::Submit(_) => Err(Refusal::Malformed("a batch is submitted that was not recorded")),
             Instr::Cpu { pass, wait } => self.cpu(pass, wait),
             Instr::Wait(wait) => self.end(self.value(wait)),
         }
     }
 
-    /// The host waits for the queue and reads the logits.
+    /// The host waits for the queue and reads what the step ends with.
     fn end(&mut self, value: u64) -> Result<(), Refusal> {
         self.wait(value)?;
-        let buf = Buf::Readback(self.plan.lowered.logits);
+        let Some(results) = self.plan.lowered.results else { return Ok(()) };
+        let buf = results.readback(self.ending);
         let (memory, range) = self.bytes(buf)?;
         let host = usize::MAX;
         self.host_order(host, memory, &range, value)?;
@@ -216,6 +238,9 @@ impl Replay<'_> {
         let p = &self.plan.lowered.passes[pass];
         if !p.on_gpu() {
             return Err(Refusal::Malformed("a host pass inside a batch"));
+        }
+        if p.ending.is_some_and(|e| e != self.ending) {
+            return Err(Refusal::Malformed("a pass of another ending"));
         }
         let batch = self.submitted + 1;
         let binds = p.accesses();
@@ -381,6 +406,47 @@ impl Replay<'_> {
         }
         for gap in gaps {
             runs.insert(gap.start, (gap.end, Bytes::default()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::Format;
+    use crate::graph::{Role, expand};
+    use crate::plan::{Shape, compile};
+    use crate::spec::{Arch, Config, Source};
+
+    fn plan() -> Plan {
+        let text = std::fs::read_to_string("graphs/qwen3.ron").unwrap();
+        let arch = Arch::parse(Source::new("qwen3.ron", text)).unwrap_or_else(|e| panic!("{e}"));
+        let config = std::fs::read("tests/fixtures/qwen3/config.json").unwrap();
+        let graph = expand(&arch, &Config::parse("config.json", &config).unwrap(), "main").unwrap();
+        let shape = Shape { rows: 8, ctx: 64, observe: false, shuffle: 0 };
+        compile(&graph, &|_| Some(Format::Bf16), &[], Role::Decode, shape).unwrap()
+    }
+
+    #[test]
+    fn endings_are_kept_apart() {
+        let plan = plan();
+        let refused = |change: &dyn Fn(&mut Vec<Instr>)| {
+            let mut changed = plan.clone();
+            change(&mut changed.instrs);
+            prove(&changed).unwrap_err()
+        };
+        let places: Vec<usize> = (0..plan.instrs.len()).filter(|i| matches!(plan.instrs[*i], Instr::For(_))).collect();
+        let [logits, tokens] = places[..] else { panic!("{places:?}") };
+        let other = Refusal::Malformed("a pass of another ending");
+        assert_eq!(refused(&|i| i.swap(logits, tokens)), other);
+        // Commands of one ending in all steps.
+        assert_eq!(refused(&|i| _ = i.remove(logits)), other);
+        assert_eq!(refused(&|i| _ = i.remove(tokens)), other);
+        assert_eq!(refused(&|i| i.push(Instr::For(Ending::Logits))), Refusal::Malformed("an ending outside a batch"));
+        // Each pass and barrier of either ending is needed.
+        let end = plan.instrs.iter().rposition(|i| matches!(i, Instr::Submit(_))).unwrap();
+        for at in (logits..end).filter(|at| *at != logits && *at != tokens) {
+            refused(&|i| _ = i.remove(at));
         }
     }
 }

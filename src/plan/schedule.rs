@@ -69,7 +69,17 @@ fn mix(x: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Earliest times that respect the dependencies.
+/// Where the endings of a step begin: behind everything else, and on the device, which has the even segments.
+fn behind(passes: &[Pass], times: &[Time]) -> Time {
+    let common = passes.iter().zip(times).filter(|(p, _)| p.ending.is_none()).map(|(_, t)| *t);
+    match common.max() {
+        None => Time { segment: 0, level: 0 },
+        Some(last) if last.segment % 2 == 0 => Time { segment: last.segment, level: last.level + 1 },
+        Some(last) => Time { segment: last.segment + 1, level: 0 },
+    }
+}
+
+/// Earliest times that respect the dependencies; what only some steps do is last.
 pub fn schedule(graph: &Graph, passes: &[Pass], shuffle: u64) -> Schedule {
     let deps = dependencies(graph, passes);
     let mut times: Vec<Time> = Vec::with_capacity(passes.len());
@@ -81,6 +91,12 @@ pub fn schedule(graph: &Graph, passes: &[Pass], shuffle: u64) -> Schedule {
         let same = deps[i].iter().filter(|d| times[**d].segment == segment);
         let level = same.map(|d| times[*d].level + 1).max().unwrap_or(0);
         times.push(Time { segment, level });
+    }
+    let end = behind(passes, &times);
+    for i in (0..passes.len()).filter(|i| passes[*i].ending.is_some()) {
+        let own = deps[i].iter().filter(|d| passes[**d].ending.is_some());
+        let level = own.map(|d| times[*d].level + 1).max().unwrap_or(end.level);
+        times[i] = Time { segment: end.segment, level };
     }
     let mut order: Vec<usize> = (0..passes.len()).collect();
     let within = |i: usize| if shuffle == 0 || !passes[i].on_gpu() { i as u64 } else { mix(i as u64 ^ shuffle) };

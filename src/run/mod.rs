@@ -1,5 +1,6 @@
 //! Running a model: its files, its graph, its state.
 
+mod choose;
 pub mod cpu;
 pub mod load;
 mod lockstep;

@@ -1,5 +1,6 @@
 //! Sequences that grow: prompts in chunks, one token after another, saved and restored.
 
+use super::choose::highest;
 use super::cpu::{Cpu, CpuError};
 use super::load::Model;
 use super::vulkan::{Options, Span, Vulkan, VulkanError};
@@ -44,6 +45,16 @@ enum Backend {
     Cpu(Cpu),
     Oracle(Oracle),
     Vulkan(Box<Vulkan>),
+}
+
+impl Backend {
+    fn step(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, RunError> {
+        Ok(match self {
+            Backend::Cpu(b) => b.step(step, watch)?,
+            Backend::Vulkan(b) => b.step(step, watch)?,
+            Backend::Oracle(b) => b.step(step, watch)?,
+        })
+    }
 }
 
 /// How large a session may grow.
@@ -147,13 +158,34 @@ impl Session {
 
     /// Runs rows of any slots as one step; logits `[rows that want them][vocab]`, in row order.
     pub fn step(&mut self, role: Role, rows: Vec<Row>, watch: &mut Watch) -> Result<Vec<f32>, RunError> {
+        self.checked(role, rows, |backend, step| backend.step(step, watch))
+    }
+
+    /// As [`Session::step`], but returns the id of the highest logit of each row that wants logits: among the ids below
+    /// `among` (1 to the vocabulary), the lowest id of equal ones. A device that makes the logits also looks through them, and
+    /// hands back nothing else.
+    ///
+    /// # Errors
+    /// As [`Session::step`]: a logit that is not finite, of any id, is an error.
+    pub fn greedy(&mut self, role: Role, rows: Vec<Row>, among: u32) -> Result<Vec<u32>, RunError> {
+        let vocab = self.limits.vocab;
+        let among = among.clamp(1, vocab);
+        self.checked(role, rows, |backend, step| match backend {
+            Backend::Vulkan(b) => Ok(b.greedy(step, among)?),
+            host => Ok(highest(&host.step(step, &mut |_, _| {})?, vocab as usize, among)),
+        })
+    }
+
+    /// Runs a step that the states allow, and marks them if it fails.
+    fn checked<T>(
+        &mut self,
+        role: Role,
+        rows: Vec<Row>,
+        run: impl FnOnce(&mut Backend, &Step) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
         self.states().usable(&rows)?;
         let step = Step::new(role, rows, self.limits, self.states().lengths())?;
-        let done = match &mut self.backend {
-            Backend::Cpu(b) => b.step(&step, watch).map_err(RunError::from),
-            Backend::Vulkan(b) => b.step(&step, watch).map_err(RunError::from),
-            Backend::Oracle(b) => b.step(&step, watch).map_err(RunError::from),
-        };
+        let done = run(&mut self.backend, &step);
         if done.is_err() {
             self.states_mut().failed(step.rows());
         }
@@ -169,6 +201,32 @@ impl Session {
         want: Want,
         done: &mut dyn FnMut(usize),
     ) -> Result<Vec<f32>, RunError> {
+        let step = |s: &mut Self, rows| s.step(Role::Prompt, rows, &mut |_, _| {});
+        self.chunks(slot, tokens, want, done, step)
+    }
+
+    /// As [`Session::append`], but returns the token that is most likely to follow, as [`Session::greedy`] chooses it; None
+    /// for no tokens.
+    pub fn append_greedy(
+        &mut self,
+        slot: u32,
+        tokens: &[u32],
+        among: u32,
+        done: &mut dyn FnMut(usize),
+    ) -> Result<Option<u32>, RunError> {
+        let step = |s: &mut Self, rows| s.greedy(Role::Prompt, rows, among);
+        Ok(self.chunks(slot, tokens, Want::Last, done, step)?.pop())
+    }
+
+    /// Feeds tokens in chunks, and collects what their steps return.
+    fn chunks<T>(
+        &mut self,
+        slot: u32,
+        tokens: &[u32],
+        want: Want,
+        done: &mut dyn FnMut(usize),
+        mut step: impl FnMut(&mut Self, Vec<Row>) -> Result<Vec<T>, RunError>,
+    ) -> Result<Vec<T>, RunError> {
         let start = self.len(slot);
         let last = tokens.len().saturating_sub(1);
         let row = |(i, token): (usize, &u32)| Row {
@@ -182,14 +240,14 @@ impl Session {
         if let Some(r) = rows.iter().find(|r| r.position >= self.limits.ctx) {
             return Err(StepError::Context { position: r.position, ctx: self.limits.ctx }.into());
         }
-        let mut logits = vec![];
+        let mut out = vec![];
         let mut count = 0;
         for chunk in rows.chunks(self.limits.chunk as usize) {
-            logits.extend(self.step(Role::Prompt, chunk.to_vec(), &mut |_, _| {})?);
+            out.extend(step(self, chunk.to_vec())?);
             count += chunk.len();
             done(count);
         }
-        Ok(logits)
+        Ok(out)
     }
 
     pub fn snapshot(&mut self, slot: u32) -> Result<Snapshot, RunError> {

@@ -10,6 +10,7 @@ mod common;
 mod support;
 
 mod device;
+mod greedy;
 mod kernels;
 mod models;
 mod random;

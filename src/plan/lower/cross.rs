@@ -17,7 +17,7 @@ impl Lower<'_> {
             }
         }
         let work = Work::Cpu { node: index, reads, writes: vec![] };
-        self.out.passes.push(Pass { name: node.path(), layer: node.layer, nodes: vec![index], work });
+        self.out.passes.push(Pass { name: node.path(), layer: node.layer, nodes: vec![index], work, ending: None });
     }
 
     /// The readback buffer of a device value; None if the host made it, or keeps it.
@@ -57,7 +57,7 @@ impl Lower<'_> {
         }
     }
 
-    fn made_on_gpu(&self, id: ResourceId) -> bool {
+    pub fn made_on_gpu(&self, id: ResourceId) -> bool {
         self.graph.resource(id).producer.is_some_and(|p| self.placed[p.index()].place == super::Place::Gpu)
     }
 
@@ -101,6 +101,6 @@ impl Lower<'_> {
         let (name, layer) = producer.map_or((String::new(), None), |p| (self.node(p).path(), self.node(p).layer));
         let way = if matches!(to, Buf::Readback(_)) { "to host" } else { "to device" };
         let work = Work::Copy { from, to, bytes };
-        self.out.passes.push(Pass { name: format!("{name} {way}"), layer, nodes: vec![], work });
+        self.out.passes.push(Pass { name: format!("{name} {way}"), layer, nodes: vec![], work, ending: self.ending });
     }
 }

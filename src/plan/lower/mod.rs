@@ -12,17 +12,19 @@
 mod attention;
 mod cross;
 mod dense;
+mod ending;
 mod moe;
 mod pending;
 mod stripes;
 mod vector;
 
-use super::pass::{Bind, Buf, Count, Dispatch, Pass, Variant, Work};
+use super::pass::{Bind, Buf, Count, Dispatch, Ending, Pass, Variant, Work};
 use super::place::{Formats, Place, Placed, variant};
 use crate::formats::Format;
 use crate::graph::{Graph, Node, Role, WeightId};
 use crate::ops::op::Rope;
 use crate::ops::{ResourceId, Type};
+pub use ending::Results;
 use pending::{Pending, Repr, View};
 use petgraph::graph::NodeIndex;
 use stripes::Stripes;
@@ -55,11 +57,11 @@ pub struct Lowered {
     /// Sizes of upload and readback buffers, by number.
     pub uploads: Vec<u64>,
     pub readbacks: Vec<u64>,
-    /// The resource behind each upload and readback.
+    /// The resource behind each upload and readback; a readback of tokens comes last, and has none.
     pub upload_of: Vec<ResourceId>,
     pub readback_of: Vec<ResourceId>,
-    /// Readback buffer of the logits.
-    pub logits: u32,
+    /// None where a CPU node makes the logits: then the host has them.
+    pub results: Option<Results>,
 }
 
 /// Threads per workgroup.
@@ -97,8 +99,9 @@ pub fn lower(graph: &Graph, placed: &[Placed], formats: Formats, role: Role, sha
             readbacks: vec![],
             upload_of: vec![],
             readback_of: vec![],
-            logits: 0,
+            results: None,
         },
+        ending: None,
     };
     for (i, node) in graph.nodes() {
         match placed[i.index()].place {
@@ -106,10 +109,11 @@ pub fn lower(graph: &Graph, placed: &[Placed], formats: Formats, role: Role, sha
             Place::Cpu => l.cpu(i, node),
         }
     }
-    l.out.logits = l.download(graph.logits);
+    let logits = l.logits();
     if shape.observe {
         l.download_all();
     }
+    l.out.results = logits.map(|logits| Results { logits, tokens: l.tokens() });
     l.out
 }
 
@@ -132,6 +136,8 @@ struct Lower<'a> {
     /// The readback buffer that holds a resource's value for the host, once there is one.
     on_host: Vec<Option<u32>>,
     out: Lowered,
+    /// What the passes being made are for.
+    ending: Option<Ending>,
 }
 
 impl<'a> Lower<'a> {
@@ -272,14 +278,20 @@ impl<'a> Lower<'a> {
     fn emit_part(&mut self, index: NodeIndex, what: &str, dispatch: Dispatch) {
         let node = self.node(index);
         let (name, layer) = (format!("{} {what}", node.path()), node.layer);
-        self.out.passes.push(Pass { name, layer, nodes: vec![], work: Work::Dispatch(dispatch) });
+        self.out.passes.push(Pass { name, layer, nodes: vec![], work: Work::Dispatch(dispatch), ending: self.ending });
     }
 
     fn emit(&mut self, index: NodeIndex, fused: &[NodeIndex], dispatch: Dispatch) {
         let node = self.node(index);
         let mut nodes = fused.to_vec();
         nodes.push(index);
-        self.out.passes.push(Pass { name: node.path(), layer: node.layer, nodes, work: Work::Dispatch(dispatch) });
+        self.out.passes.push(Pass {
+            name: node.path(),
+            layer: node.layer,
+            nodes,
+            work: Work::Dispatch(dispatch),
+            ending: self.ending,
+        });
     }
 }
 

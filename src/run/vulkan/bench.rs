@@ -10,6 +10,7 @@ use crate::formats::layout::{self, Tiled};
 use crate::formats::{Format, Matrix, View, encode};
 use crate::graph::{Graph, Limits, Role, Row, States, Step, StepError, WeightId};
 use crate::plan::compile::Instr;
+use crate::plan::pass::Ending;
 use crate::plan::place::Rule;
 use crate::plan::{Plan, Shape, compile};
 use crate::vk::{
@@ -184,17 +185,15 @@ impl Bench {
         let plan = &self.bound.plan;
         let step = Step::new(plan.role, (0..rows).map(row).collect(), self.limits, &[position])?;
         let queue = self.device.compute().map_err(vk::Error::from)?;
-        let params = self.bound.record_params(queue, &step, 0)?;
+        let params = self.bound.record_params(queue, &step, 0, self.limits.vocab)?;
         let start = Instant::now();
         let mut first = Some(params);
         for instr in &plan.instrs {
             let Instr::Submit(b) = *instr else { continue };
-            let batch = &self.bound.batches[b];
+            let params = first.take();
+            let commands: Vec<_> = params.iter().chain(self.bound.commands(b, Ending::Logits)).collect();
             self.submitted += 1;
-            match first.take() {
-                Some(params) => queue.submit(&[&params, batch], &[], self.submitted)?,
-                None => queue.submit(&[batch], &[], self.submitted)?,
-            }
+            queue.submit(&commands, &[], self.submitted)?;
         }
         queue.wait(self.submitted, self.device.deadline())?;
         let wall = start.elapsed().as_secs_f64() * 1e6;

@@ -8,7 +8,7 @@ use crate::graph::{Graph, Step, Value, Watch};
 use crate::ops::{RowDim, Type};
 use crate::plan::Plan;
 use crate::plan::compile::{Instr, Memory, resolve};
-use crate::plan::pass::{Bind, Buf, Count, Dispatch, Push, Stages as PlanStages, Work};
+use crate::plan::pass::{Bind, Buf, Count, Dispatch, Ending, Push, Stages as PlanStages, Work};
 use crate::vk::{
     self, Buffer, BufferDesc, BufferRange, Capture, Declared, Executable, Kind, Pipeline, PipelineDesc, Queue,
     Recorder, Replay, Scope, Set, SetDesc, SetPool, Stages, Timestamps, Usage,
@@ -56,16 +56,25 @@ pub fn zero<'a>(device: &vk::Device, buffers: impl Iterator<Item = &'a Buffer>) 
     queue.wait(value, device.deadline())
 }
 
+/// The key by which `argmax.comp` says that a logit is not finite.
+const NOT_FINITE: u32 = u32::MAX;
+
 /// A plan, ready to run.
 pub struct BoundPlan {
     pub plan: Plan,
-    /// A command buffer per submit batch.
-    pub batches: Vec<Executable>,
+    /// The command buffers of each submit batch.
+    batches: Vec<Vec<Part>>,
     /// Two times a pass, where wanted: before and after it.
     pub times: Option<Timestamps>,
     buffers: Buffers,
     /// Overwrite transients before each step.
     poison: bool,
+}
+
+/// Commands of all steps, or of those that end in one way.
+struct Part {
+    ending: Option<Ending>,
+    commands: Executable,
 }
 
 struct Buffers {
@@ -106,47 +115,59 @@ impl BoundPlan {
         Ok(bound)
     }
 
-    /// A command buffer per submit batch. `crumbs` behind every pass name the one that hangs, and order it.
-    fn record(&self, on: On, sets: &Sets, crumbs: bool) -> Result<Vec<Executable>, VulkanError> {
+    /// The command buffers of a batch, for steps with this ending.
+    pub fn commands(&self, batch: usize, ending: Ending) -> impl Iterator<Item = &Executable> {
+        let wanted = move |p: &&Part| p.ending.is_none_or(|e| e == ending);
+        self.batches[batch].iter().filter(wanted).map(|p| &p.commands)
+    }
+
+    /// The command buffers of each batch. `crumbs` behind every pass name the one that hangs, and order it.
+    fn record(&self, on: On, sets: &Sets, crumbs: bool) -> Result<Vec<Vec<Part>>, VulkanError> {
         let plan = &self.plan;
-        let mut batches = vec![];
-        let mut recorder: Option<Recorder> = None;
+        let (mut batches, mut parts) = (vec![], vec![]);
+        let (mut recorder, mut ending): (Option<Recorder>, Option<Ending>) = (None, None);
+        let mut passed = String::new();
         let queue = on.device.compute()?;
         for instr in &plan.instrs {
+            // Where a part ends stands how far the step has come, should it never end.
+            if let Some(mut r) = recorder.take_if(|_| matches!(instr, Instr::For(_) | Instr::Submit(_))) {
+                r.breadcrumb(&passed);
+                parts.push(Part { ending, commands: r.finish()? });
+            }
             match (*instr, recorder.as_mut()) {
                 (Instr::Begin(b), _) => {
+                    ending = None;
                     recorder = Some(queue.recorder(&format!("{:?} batch {b}", plan.role), Replay::Many)?);
+                }
+                (Instr::For(next), _) => {
+                    ending = Some(next);
+                    recorder = Some(queue.recorder(&format!("{:?} {}", plan.role, next.name()), Replay::Many)?);
                 }
                 (Instr::Barrier(n), Some(r)) => {
                     let s = plan.barriers[n].scope;
                     r.barrier(scope(s.src, true), scope(s.dst, false));
                 }
                 (Instr::Pass(p), Some(r)) => {
-                    self.stamp(r, 2 * p);
+                    self.stamp(r, p, 2 * p);
                     self.pass(r, on, p, sets)?;
-                    self.stamp(r, 2 * p + 1);
+                    self.stamp(r, p, 2 * p + 1);
+                    passed.clone_from(&plan.lowered.passes[p].name);
                     if crumbs {
-                        r.breadcrumb(&plan.lowered.passes[p].name);
+                        r.breadcrumb(&passed);
                     }
                 }
-                (Instr::Submit(_), Some(_)) => {
-                    if let Some(mut r) = recorder.take() {
-                        // Where the step stands, should it never end.
-                        if let Some(name) = last_pass(plan, batches.len()) {
-                            r.breadcrumb(&name);
-                        }
-                        batches.push(r.finish()?);
-                    }
-                }
+                (Instr::Submit(_), _) => batches.push(std::mem::take(&mut parts)),
                 _ => {}
             }
         }
         Ok(batches)
     }
 
-    fn stamp(&self, r: &mut Recorder, at: usize) {
+    /// Writes a time of a pass, in the stage that the pass runs in: Vulkan takes one stage a time.
+    fn stamp(&self, r: &mut Recorder, pass: usize, at: usize) {
         if let Some(t) = &self.times {
-            r.timestamp(t, at as u32, Stages::COMPUTE | Stages::TRANSFER);
+            let copies = matches!(self.plan.lowered.passes[pass].work, Work::Copy { .. });
+            r.timestamp(t, at as u32, if copies { Stages::TRANSFER } else { Stages::COMPUTE });
         }
     }
 
@@ -177,9 +198,10 @@ impl BoundPlan {
         Ok(())
     }
 
-    /// The command buffer that rewrites the step's parameters, between barriers of its own.
-    pub fn record_params(&self, queue: &Queue, step: &Step, number: u32) -> Result<Executable, vk::Error> {
-        let words = params::words(step, &self.plan.counts, number);
+    /// The command buffer that rewrites the step's parameters, between barriers of its own. `number` counts steps; the
+    /// ids below `among` may be chosen by a step that ends with tokens.
+    pub fn record_params(&self, queue: &Queue, step: &Step, number: u32, among: u32) -> Result<Executable, vk::Error> {
+        let words = params::words(step, &self.plan.counts, number, among);
         let mut r = queue.recorder("parameters", Replay::Once)?;
         if let Some(t) = &self.times {
             r.reset_timestamps(t);
@@ -222,6 +244,12 @@ impl BoundPlan {
         values::from_words(&resource.ty, &words).ok_or_else(crossing)
     }
 
+    /// The id of the highest logit of each output; None if a logit of one is not finite.
+    pub fn chosen(&self, readback: u32, step: &Step) -> Result<Option<Vec<u32>>, VulkanError> {
+        let found = self.buffers.readbacks[readback as usize].read::<[u32; 2]>(0, step.outputs().len())?;
+        Ok(found.into_iter().map(|[key, id]| (key != NOT_FINITE).then_some(id)).collect())
+    }
+
     /// Puts a CPU node's value where a copy will fetch it.
     pub fn write(&self, graph: &Graph, upload: u32, value: &Value) -> Result<(), VulkanError> {
         let resource = graph.resource(self.plan.lowered.upload_of[upload as usize]);
@@ -242,15 +270,6 @@ impl BoundPlan {
         }
         Ok(())
     }
-}
-
-/// Name of the last pass of a batch.
-fn last_pass(plan: &Plan, batch: usize) -> Option<String> {
-    let end = plan.instrs.iter().position(|i| *i == Instr::Submit(batch))?;
-    plan.instrs[..end].iter().rev().find_map(|i| match i {
-        Instr::Pass(p) => Some(plan.lowered.passes[*p].name.clone()),
-        _ => None,
-    })
 }
 
 impl Buffers {

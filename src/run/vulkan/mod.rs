@@ -11,11 +11,12 @@ mod trace;
 mod values;
 mod weights;
 
+use super::choose::highest;
 use super::cpu::{CpuError, Tables, Work};
 use crate::formats::Format;
 use crate::graph::{Graph, Limits, Role, StateError, StateId, States, Step, Value, Watch, WeightId};
 use crate::plan::compile::Instr;
-use crate::plan::pass::{Bind, Buf, Work as PassWork};
+use crate::plan::pass::{Bind, Buf, Ending, Work as PassWork};
 use crate::plan::place::Rule;
 use crate::plan::{Plan, PlanError, Shape, compile};
 use crate::vk::{self, Buffer, BufferDesc, Deadline, Kind, Need, Usage};
@@ -205,11 +206,21 @@ impl Vulkan {
 
     /// Runs one step; logits `[outputs, vocab]`, in row order. `watch` sees CPU nodes, and with `observe` also what passes made.
     pub fn step(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, VulkanError> {
+        self.guarded(|s| s.logits(step, watch))
+    }
+
+    /// Runs one step; the id of the highest logit of each output, in row order, among the ids below `among`. The logits
+    /// stay on the device, if it makes them.
+    pub fn greedy(&mut self, step: &Step, among: u32) -> Result<Vec<u32>, VulkanError> {
+        self.guarded(|s| s.tokens(step, among))
+    }
+
+    fn guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, VulkanError>) -> Result<T, VulkanError> {
         if self.open {
             self.ended(Deadline::still(Duration::ZERO))?;
         }
         self.open = true;
-        let done = self.run(step, watch);
+        let done = run(self);
         // A step that failed between submits has ended if the queue says so.
         self.open = done.is_err() && self.ended(self.device.deadline()).is_err();
         done
@@ -228,14 +239,17 @@ impl Vulkan {
         self.trace.as_mut().map_or_else(Vec::new, Trace::take)
     }
 
-    fn run(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, VulkanError> {
+    fn logits(&mut self, step: &Step, watch: &mut Watch) -> Result<Vec<f32>, VulkanError> {
         let graph = self.graph.clone();
-        self.play(&graph, step, watch)?;
+        let on_host = self.play(&graph, step, (Ending::Logits, graph.vocab as u32), watch)?;
         let bound = self.plans.of(step.role(), step.rows().len());
-        let logits = bound.read(&graph, bound.plan.lowered.logits, step)?;
+        let logits = match bound.plan.lowered.results {
+            Some(results) => Some(bound.read(&graph, results.logits, step)?),
+            None => on_host,
+        };
         bound.observed(&graph, step, watch)?;
         self.steps = self.steps.wrapping_add(1);
-        let Value::Tensor(logits) = logits else { return Err(VulkanError::Crossing("logits".into())) };
+        let Some(Value::Tensor(logits)) = logits else { return Err(VulkanError::Crossing("logits".into())) };
         if logits.iter().any(|x| !x.is_finite()) {
             return Err(self.blame());
         }
@@ -243,8 +257,31 @@ impl Vulkan {
         Ok(Arc::unwrap_or_clone(logits))
     }
 
-    /// Walks the plan's instruction list, up to the wait for the queue.
-    fn play(&mut self, graph: &Graph, step: &Step, watch: &mut Watch) -> Result<(), VulkanError> {
+    fn tokens(&mut self, step: &Step, among: u32) -> Result<Vec<u32>, VulkanError> {
+        let graph = self.graph.clone();
+        let on_host = self.play(&graph, step, (Ending::Tokens, among), &mut |_, _| {})?;
+        let bound = self.plans.of(step.role(), step.rows().len());
+        let tokens = match (bound.plan.lowered.results, on_host) {
+            (Some(results), _) => bound.chosen(results.tokens, step)?,
+            // CPU nodes refuse what is not finite.
+            (None, Some(Value::Tensor(logits))) => Some(highest(&logits, graph.vocab as usize, among)),
+            (None, _) => return Err(VulkanError::Crossing("logits".into())),
+        };
+        self.steps = self.steps.wrapping_add(1);
+        let Some(tokens) = tokens else { return Err(self.blame()) };
+        self.states.advance(step.rows());
+        Ok(tokens)
+    }
+
+    /// Walks the plan's instruction list, up to the wait for the queue; the logits, if a CPU node made them. A step that ends
+    /// with tokens chooses among the ids below a number.
+    fn play(
+        &mut self,
+        graph: &Graph,
+        step: &Step,
+        (ending, among): (Ending, u32),
+        watch: &mut Watch,
+    ) -> Result<Option<Value>, VulkanError> {
         let bound = self.plans.of(step.role(), step.rows().len());
         let max = bound.plan.shape.rows;
         if step.rows().len() > max as usize {
@@ -255,7 +292,7 @@ impl Vulkan {
         }
         let queue = self.device.compute()?;
         let base = self.submitted;
-        let params = bound.record_params(queue, step, self.steps)?;
+        let params = bound.record_params(queue, step, self.steps, among)?;
         let mut waiting = Some(params);
         let mut first = None;
         let mut work = Work::new(graph, &self.weights, step, &mut self.states, self.tables.numbers());
@@ -264,12 +301,10 @@ impl Vulkan {
             match *instr {
                 Instr::Submit(b) => {
                     first.get_or_insert(start);
-                    let batch = &bound.batches[b];
+                    let params = waiting.take();
+                    let commands: Vec<_> = params.iter().chain(bound.commands(b, ending)).collect();
                     let signal = base + bound.plan.batches[b].signal;
-                    match waiting.take() {
-                        Some(params) => queue.submit(&[&params, batch], &[], signal)?,
-                        None => queue.submit(&[batch], &[], signal)?,
-                    }
+                    queue.submit(&commands, &[], signal)?;
                     self.submitted = signal;
                 }
                 Instr::Cpu { pass, wait } => {
@@ -279,17 +314,18 @@ impl Vulkan {
                     cpu_node(bound, graph, pass, step, &mut work, watch)?;
                 }
                 Instr::Wait(value) => queue.wait(base + value, self.device.deadline())?,
-                Instr::Params | Instr::Begin(_) | Instr::Barrier(_) | Instr::Pass(_) => continue,
+                Instr::Params | Instr::Begin(_) | Instr::For(_) | Instr::Barrier(_) | Instr::Pass(_) => continue,
             }
             if let Some(trace) = &mut self.trace {
                 let (name, kind) = bound.named(*instr);
                 trace.host(name, kind, self.steps, start);
             }
         }
-        if let Some(trace) = &mut self.trace {
-            trace.device(bound, self.steps, first.unwrap_or_default())?;
+        // Where CPU nodes do everything, nothing was submitted.
+        if let (Some(trace), Some(first)) = (&mut self.trace, first) {
+            trace.device(bound, self.steps, first)?;
         }
-        Ok(())
+        Ok(work.take(graph.logits))
     }
 
     /// A value that is not finite came out of the device: the weights say whose fault it is.

@@ -18,13 +18,13 @@ pub fn count_offset(n: usize) -> u64 {
     4 * (COUNTS_AT as u64 + 4 * n as u64)
 }
 
-/// The words of a step.
-pub fn words(step: &Step, counts: &[(Count, Count)], number: u32) -> Vec<u32> {
+/// The words of a step. Of its logits, those below `among` may be chosen, where a step chooses.
+pub fn words(step: &Step, counts: &[(Count, Count)], number: u32, among: u32) -> Vec<u32> {
     let rows = step.rows();
     let outputs = step.outputs();
     let visible = rows.iter().map(|r| r.visible()).max().unwrap_or(0);
     let mut words = vec![0; OUTPUTS_AT + MAX_ROWS as usize];
-    words[..4].copy_from_slice(&[rows.len() as u32, outputs.len() as u32, visible, number]);
+    words[..5].copy_from_slice(&[rows.len() as u32, outputs.len() as u32, visible, number, among]);
     let size = |c: Count| match c {
         Count::Fixed(n) => n,
         Count::Rows(per) => (rows.len() as u32).div_ceil(per),

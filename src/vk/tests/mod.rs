@@ -3,6 +3,7 @@
 //! `COLI_REQUIRE_VULKAN=1` makes a missing driver a failure, `COLI_REQUIRE_VALIDATION=1` a missing layer;
 //! `COLI_TEST_DEVICE=n` names the device.
 
+mod argmax;
 mod chain;
 mod commands;
 mod devices;
