@@ -11,9 +11,3 @@ void count_lanes() {
     lane = subgroupExclusiveAdd(1u);
 }
 
-// The outputs of this subgroup, of `rpw` that the workgroup has from `from` on, below `end`.
-uvec2 subgroup_share(uint from, uint rpw, uint end) {
-    uint each = (rpw + gl_NumSubgroups - 1) / gl_NumSubgroups;
-    uint first = from + gl_SubgroupID * each;
-    return uvec2(first, min(min(first + each, from + rpw), end));
-}
