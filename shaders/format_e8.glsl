@@ -8,9 +8,14 @@
 #include "tables.glsl"
 
 shared uint codebook[256];
+// The signs of four weights by their four bits.
+shared uvec4 sign_bits[16];
 
 void prepare_format() {
     for (uint i = gl_LocalInvocationIndex; i < 256; i += gl_WorkGroupSize.x) codebook[i] = E8_CODEBOOK[i];
+    for (uint i = gl_LocalInvocationIndex; i < 16; i += gl_WorkGroupSize.x) {
+        sign_bits[i] = uvec4(i << 31, i << 30, i << 29, i << 28) & 0x80000000u;
+    }
     barrier();
 }
 
@@ -29,8 +34,7 @@ vec4 entry(uint index, uint signs, uint first) {
     vec4 v = uintBitsToFloat(uvec4((g & 0xffu) | 0x4b000000u, (g & 0xff00u) | 0x47000000u, (h & 0xffu) | 0x4b000000u,
                                    (h & 0xff00u) | 0x47000000u)) -
              vec4(8388608.0, 32768.0, 8388608.0, 32768.0);
-    uvec4 sign = uvec4(signs << (31 - first), signs << (30 - first), signs << (29 - first), signs << (28 - first));
-    return uintBitsToFloat(floatBitsToUint(v) | (sign & 0x80000000u));
+    return uintBitsToFloat(floatBitsToUint(v) | sign_bits[(signs >> first) & 0xfu]);
 }
 
 Eight decode(uvec4 f[WORDS], uint k, uint part) {
