@@ -122,9 +122,9 @@ impl BoundPlan {
                     r.barrier(scope(s.src, true), scope(s.dst, false));
                 }
                 (Instr::Pass(p), Some(r)) => {
-                    self.stamp(r, 2 * p);
+                    self.stamp(r, p, 2 * p);
                     self.pass(r, on, p, sets)?;
-                    self.stamp(r, 2 * p + 1);
+                    self.stamp(r, p, 2 * p + 1);
                     if crumbs {
                         r.breadcrumb(&plan.lowered.passes[p].name);
                     }
@@ -144,9 +144,11 @@ impl BoundPlan {
         Ok(batches)
     }
 
-    fn stamp(&self, r: &mut Recorder, at: usize) {
+    /// Writes a time of a pass, in the stage that the pass runs in: Vulkan takes one stage a time.
+    fn stamp(&self, r: &mut Recorder, pass: usize, at: usize) {
         if let Some(t) = &self.times {
-            r.timestamp(t, at as u32, Stages::COMPUTE | Stages::TRANSFER);
+            let copies = matches!(self.plan.lowered.passes[pass].work, Work::Copy { .. });
+            r.timestamp(t, at as u32, if copies { Stages::TRANSFER } else { Stages::COMPUTE });
         }
     }
 
