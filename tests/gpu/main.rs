@@ -9,7 +9,9 @@ mod common;
 #[path = "../suite/support.rs"]
 mod support;
 
+mod bits;
 mod device;
 mod kernels;
 mod models;
 mod random;
+mod report;
