@@ -7,16 +7,33 @@ use crate::graph::{Graph, Role, expand};
 use crate::plan::Shape;
 use crate::run::cpu::bench::Timing;
 use crate::run::vulkan::DECODE_ROWS;
-use crate::run::vulkan::bench::{Bench, Random, StepTime};
+use crate::run::vulkan::bench::{Bench, Random, StepTime, WARM_UP};
 use crate::spec::{Arch, Config, Source};
 use crate::vk;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Weights that a run goes through, so that no cache holds them.
-const POOL: u64 = 512 << 20;
-/// Steps that count.
-const STEPS: usize = 11;
+/// How much work a measurement is.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// Bytes of weights that a run goes through, so that no cache holds them.
+    pub pool: u64,
+    /// How long steps run before the first that counts.
+    pub warm_up: Duration,
+    /// Steps that count.
+    pub steps: usize,
+}
+
+impl Effort {
+    /// Where nobody waits.
+    pub const FULL: Self = Self { pool: 512 << 20, warm_up: WARM_UP, steps: 11 };
+
+    /// Matrices of one size in a run; at least two, since they go to and fro.
+    pub fn matrices(&self, format: Format, [m, k]: [usize; 2]) -> usize {
+        self.pool.div_ceil(format.bytes(m as u64, k as u64).max(1)).clamp(2, 160) as usize
+    }
+}
 
 /// Products of `rows` rows with `m` x `k` matrices, each behind a barrier. Experts, the only ones stored as E8, have two
 /// such matrices in one pass: the outputs of both come with the time.
@@ -26,21 +43,21 @@ pub fn time(
     [m, k]: [usize; 2],
     rows: u32,
     read_gbps: f64,
+    effort: Effort,
 ) -> Result<(Timing, usize), Failure> {
     if rows > DECODE_ROWS {
         return Err(Failure::Usage(format!("--rows {rows}: the decode kernels of a device take {DECODE_ROWS}")));
     }
-    let bytes = format.bytes(m as u64, k as u64);
-    let count = POOL.div_ceil(bytes.max(1)).clamp(2, 160) as usize;
+    let count = effort.matrices(format, [m, k]);
     let experts = format == Format::E8;
     let graph = Arc::new(chain(experts, [m, k], count)?);
     let formats = |w| stored(&graph, w, format);
     let random = Random::new(&graph, &formats)?;
     let shape = Shape { rows, ctx: DECODE_ROWS, observe: false, shuffle: 0 };
     let mut bench = Bench::new(device.clone(), &graph, &random, &[], (Role::Decode, shape), true)?;
-    bench.warm_up(rows, 0)?;
+    bench.warm_up(rows, 0, effort.warm_up)?;
     let mut times = vec![];
-    for _ in 0..STEPS {
+    for _ in 0..effort.steps {
         let StepTime { passes, .. } = bench.step(rows, 0)?;
         let tested = |name: &str, kind: &str| name.starts_with("t.y") && (!experts || kind.starts_with("experts_up"));
         times.extend(passes.iter().filter(|p| tested(&p.name, &p.kind)).map(|p| p.us));

@@ -1,11 +1,12 @@
 //! `coli bench kernels`: products with stored matrices, beside the memory they read from.
 
+use super::bench_device::{self, Effort};
 use super::device::{self, Choice, parse_device};
 use super::failure::Failure;
 use crate::formats::Format;
 use crate::formats::activation::Activations;
 use crate::run::cpu::bench::{Bench, Case, Dispatch, FORMATS, Timing, applies, layout};
-use crate::run::vulkan::bench::read_gbps;
+use crate::run::vulkan::bench::machine::{READ, read_gbps};
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -96,11 +97,11 @@ fn on_vulkan(args: &Args, number: Option<usize>) -> Result<(), Failure> {
         return Err(Failure::Usage("--threads is about processors; leave it out with --device vulkan".into()));
     }
     let device = device::open(number)?;
-    let read = read_gbps(&device)?;
+    let read = read_gbps(&device, READ)?;
     let mut lines = vec![];
     let (m, k) = args.shape;
     for format in wanted(args).iter().copied() {
-        let (timing, m) = match super::bench_device::time(&device, format, [m, k], args.rows, read) {
+        let (timing, m) = match bench_device::time(&device, format, [m, k], args.rows, read, Effort::FULL) {
             // A shape may have no kernel in one of the formats: the others go on.
             Err(Failure::Usage(why)) if args.format.is_empty() => {
                 eprintln!("{}: {why}", format.spelling());

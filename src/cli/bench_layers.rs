@@ -9,13 +9,16 @@ use crate::ops::types::WeightRole;
 use crate::plan::Shape;
 use crate::plan::place::Rule;
 use crate::run::vulkan::DECODE_ROWS;
-use crate::run::vulkan::bench::{Bench, BenchError, PassTime, Random, StepTime, read_gbps};
+use crate::run::vulkan::bench::machine::{READ, read_gbps};
+use crate::run::vulkan::bench::{Bench, BenchError, PassTime, Random, StepTime, WARM_UP};
 use crate::spec::Config;
+use crate::vk;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -99,21 +102,44 @@ fn graph(args: &Args) -> Result<Graph, Failure> {
     Ok(expand(&files::graph(&args.graph)?, &config, "main")?)
 }
 
+/// A step to measure.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    pub role: Role,
+    pub layers: u32,
+    pub format: Format,
+    pub rows: u32,
+    /// Positions before the step.
+    pub ctx: u32,
+    /// Steps that are timed, and how long steps run before them.
+    pub steps: u32,
+    pub warm_up: Duration,
+}
+
 fn run(args: &Args, role: Role, rows: u32) -> Result<(), Failure> {
     if role == Role::Decode && rows > DECODE_ROWS {
         return Err(Failure::Usage(format!("--rows {rows}: a decode step has at most {DECODE_ROWS}")));
     }
     let graph = Arc::new(graph(args)?);
     let device = device::open(args.device)?;
-    let read = read_gbps(&device)?;
-    let format = |w: WeightId| stored(&graph, w, args.format);
-    let random = Random::new(&graph, &format)?;
-    let shape = Shape { rows, ctx: args.ctx + rows, observe: false, shuffle: 0 };
+    let read = read_gbps(&device, READ)?;
+    let (layers, format, ctx, steps) = (args.layers, args.format, args.ctx, args.steps);
+    let case = Case { role, layers, format, rows, ctx, steps, warm_up: WARM_UP };
+    let measured = measure(&device, &graph, read, case)?;
+    let text = if args.json { measured.document().to_string() + "\n" } else { measured.table(&args.passes) };
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+/// Times steps of a graph with made-up weights, first as they are, then pass by pass; those of median length count.
+pub fn measure(device: &vk::Device, graph: &Arc<Graph>, read: f64, case: Case) -> Result<Measured, Failure> {
+    let format = |w: WeightId| stored(graph, w, case.format);
+    let random = Random::new(graph, &format)?;
+    let shape = Shape { rows: case.rows, ctx: case.ctx + case.rows, observe: false, shuffle: 0 };
     let rules: [Rule; 0] = [];
     let timed = |timed: bool| -> Result<(StepTime, [usize; 3]), Failure> {
-        let mut bench = Bench::new(device.clone(), &graph, &random, &rules, (role, shape), timed)?;
-        bench.warm_up(rows, args.ctx)?;
-        let mut steps = (0..args.steps).map(|_| bench.step(rows, args.ctx)).collect::<Result<Vec<_>, _>>()?;
+        let mut bench = Bench::new(device.clone(), graph, &random, &rules, (case.role, shape), timed)?;
+        bench.warm_up(case.rows, case.ctx, case.warm_up)?;
+        let mut steps = (0..case.steps).map(|_| bench.step(case.rows, case.ctx)).collect::<Result<Vec<_>, _>>()?;
         let length = |s: &StepTime| if timed { span(&s.passes) } else { s.wall };
         steps.sort_by(|a, b| length(a).total_cmp(&length(b)));
         let figures = bench.plan().figures();
@@ -121,9 +147,7 @@ fn run(args: &Args, role: Role, rows: u32) -> Result<(), Failure> {
     };
     let (untimed, _) = timed(false)?;
     let (step, figures) = timed(true)?;
-    let shown = Shown { args, rows, read, wall: untimed.wall, figures, name: device.capabilities().name.clone(), step };
-    let text = if args.json { shown.document().to_string() + "\n" } else { shown.table() };
-    Ok(std::io::stdout().write_all(text.as_bytes())?)
+    Ok(Measured { case, read, wall: untimed.wall, figures, name: device.capabilities().name.clone(), step })
 }
 
 /// Microseconds from the start of the first pass to the end of the last.
@@ -131,10 +155,9 @@ fn span(passes: &[PassTime]) -> f64 {
     passes.iter().map(|p| p.start + p.us).fold(0.0, f64::max)
 }
 
-/// Everything that is printed.
-struct Shown<'a> {
-    args: &'a Args,
-    rows: u32,
+/// A step that was measured.
+pub struct Measured {
+    case: Case,
     read: f64,
     wall: f64,
     /// Stages, barriers, submits.
@@ -153,7 +176,7 @@ fn busy(passes: &[PassTime]) -> f64 {
     busy
 }
 
-impl Shown<'_> {
+impl Measured {
     /// A pass's bandwidth as a share of reading's.
     fn share(&self, bytes: u64, us: f64) -> f64 {
         bytes as f64 / us.max(1e-3) / 1e3 / self.read
@@ -174,17 +197,18 @@ impl Shown<'_> {
         starts.iter().map(|(l, start)| (*l, next(*l) - start)).collect()
     }
 
-    fn table(&self) -> String {
+    /// As a person reads it, with every pass of some layers.
+    fn table(&self, of_layers: &[u32]) -> String {
         let (passes, whole) = (&self.step.passes, span(&self.step.passes));
         let [stages, barriers, submits] = self.figures;
         let mut out = format!(
             "{}: reads {:.0} GB/s\n{} layers, {} rows behind {} positions, {}\n{stages} stages, {barriers} barriers, {submits} submits\n",
             self.name,
             self.read,
-            self.args.layers,
-            self.rows,
-            self.args.ctx,
-            self.args.format.name(),
+            self.case.layers,
+            self.case.rows,
+            self.case.ctx,
+            self.case.format.name(),
         );
         out += &format!(
             "step {:.1} us on the host, {whole:.1} us with every pass timed, of which {:.1} % bubbles\n",
@@ -204,14 +228,15 @@ impl Shown<'_> {
             let share = 100.0 * self.share(bytes, us);
             out += &format!("  {us:9.1} us  {n:4} x {kind:20} {:9.2} MB  {share:5.1} %\n", bytes as f64 / 1e6);
         }
-        for p in passes.iter().filter(|p| p.layer.is_some_and(|l| self.args.passes.contains(&l))) {
+        for p in passes.iter().filter(|p| p.layer.is_some_and(|l| of_layers.contains(&l))) {
             let share = 100.0 * self.share(p.bytes, p.us);
             out += &format!("  {:9.1} +{:8.1} us  {share:5.1} %  {} ({})\n", p.start, p.us, p.name, p.kind);
         }
         out
     }
 
-    fn document(&self) -> Value {
+    /// As JSON.
+    pub fn document(&self) -> Value {
         let passes = &self.step.passes;
         let pass = |p: &PassTime| {
             json!({"name": p.name, "kernel": p.kind, "layer": p.layer, "start_us": p.start, "us": p.us,
@@ -219,8 +244,8 @@ impl Shown<'_> {
         };
         let [stages, barriers, submits] = self.figures;
         json!({
-            "schema": 1, "device": self.name, "read_gbps": self.read, "layers": self.args.layers, "rows": self.rows,
-            "ctx": self.args.ctx, "format": self.args.format.name(), "stages": stages, "barriers": barriers,
+            "schema": 1, "device": self.name, "read_gbps": self.read, "layers": self.case.layers, "rows": self.case.rows,
+            "ctx": self.case.ctx, "format": self.case.format.name(), "stages": stages, "barriers": barriers,
             "submits": submits, "host_waits": 1, "step_us": self.wall, "timed_us": span(passes),
             "bubbles": 1.0 - busy(passes) / span(passes).max(1e-3),
             "layer_us": self.layers(), "passes": passes.iter().map(pass).collect::<Vec<_>>(),

@@ -21,6 +21,7 @@ mod plan;
 mod progress;
 mod quality;
 mod render;
+mod report;
 mod shaders;
 mod trace;
 
@@ -76,9 +77,16 @@ enum Command {
 
 /// Measurements.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+Examples:
+  coli bench --report gpu.json            two minutes; then send gpu.json
+  coli bench kernels --device vulkan")]
 struct Bench {
+    #[command(flatten)]
+    report: report::Args,
     #[command(subcommand)]
-    what: BenchCommand,
+    what: Option<BenchCommand>,
 }
 
 #[derive(Subcommand)]
@@ -106,10 +114,7 @@ pub fn run() -> ExitCode {
         Command::Devices(args) => devices::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Inspect(args) => inspect::run(args),
-        Command::Bench(Bench { what: BenchCommand::Quality(args) }) => quality::run(args),
-        Command::Bench(Bench { what: BenchCommand::Decode(args) }) => bench_layers::decode(args),
-        Command::Bench(Bench { what: BenchCommand::Prefill(args) }) => bench_layers::prefill(args),
-        Command::Bench(Bench { what: BenchCommand::Kernels(args) }) => bench_kernels::run(args),
+        Command::Bench(Bench { report, what }) => bench(report, what),
         Command::Shaders(args) => shaders::run(args),
     };
     match done {
@@ -120,5 +125,16 @@ pub fn run() -> ExitCode {
             render::failure(&failure);
             ExitCode::from(failure.code())
         }
+    }
+}
+
+/// A measurement, or all of them.
+fn bench(report: report::Args, what: Option<BenchCommand>) -> Result<(), Failure> {
+    match what {
+        None => report::run(report),
+        Some(BenchCommand::Quality(args)) => quality::run(args),
+        Some(BenchCommand::Decode(args)) => bench_layers::decode(args),
+        Some(BenchCommand::Prefill(args)) => bench_layers::prefill(args),
+        Some(BenchCommand::Kernels(args)) => bench_kernels::run(args),
     }
 }

@@ -20,6 +20,10 @@ pub struct Capabilities {
     pub driver: String,
     /// The driver's version number, in the vendor's encoding.
     pub driver_version: u32,
+    /// Which driver it is, by Vulkan's list (`VkDriverId`); 0 if it does not say.
+    pub driver_id: i32,
+    /// The version of the conformance tests that the driver has passed; zeros if none.
+    pub conformance: [u8; 4],
     /// Vulkan version.
     pub api: Version,
     /// What sort of device it is.
@@ -30,6 +34,8 @@ pub struct Capabilities {
     pub subgroup: Subgroup,
     /// Optional features.
     pub features: Features,
+    /// What becomes of the edges of floating point in shaders.
+    pub float_controls: FloatControls,
     /// Limits that matter here.
     pub limits: Limits,
     /// Queue families.
@@ -171,6 +177,25 @@ pub struct CooperativeMatrix {
     pub mnk: [u32; 3],
     /// Component types of A, B, C and the result, such as `f16`.
     pub types: [&'static str; 4],
+}
+
+/// What a shader may ask of floating point; a driver without Vulkan 1.2 grants nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct FloatControls {
+    /// Denormal f32 are kept.
+    pub denorm_preserve_f32: bool,
+    /// Denormal f32 become zero.
+    pub denorm_flush_f32: bool,
+    /// Denormal f16 are kept.
+    pub denorm_preserve_f16: bool,
+    /// Denormal f16 become zero.
+    pub denorm_flush_f16: bool,
+    /// Signed zeros, infinities and NaN of f32 are kept.
+    pub signed_zero_inf_nan_f32: bool,
+    /// f32 is rounded to the nearest even.
+    pub round_even_f32: bool,
+    /// f16 is rounded to the nearest even.
+    pub round_even_f16: bool,
 }
 
 /// The clock of the compute queue.

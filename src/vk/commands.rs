@@ -374,10 +374,13 @@ impl<'q> Recorder<'q> {
         })
     }
 
-    /// Writes the time at which `stages` of everything before are done.
-    pub fn timestamp(&mut self, timestamps: &Timestamps, place: u32, stages: Stages) -> &mut Self {
+    /// Writes the time at which a stage of everything before is done.
+    pub fn timestamp(&mut self, timestamps: &Timestamps, place: u32, stage: Stages) -> &mut Self {
         self.record(|r| {
             r.computes("timestamp")?;
+            if stage.bits().count_ones() != 1 {
+                return Err(r.invalid("timestamp", format!("{stage:?}: a time is of one stage")));
+            }
             r.hold("timestamp", timestamps.core(), timestamps.keep())?;
             if place >= timestamps.count() {
                 let reason = format!("`{}` has {} places, not number {place}", timestamps.label(), timestamps.count());
@@ -385,7 +388,7 @@ impl<'q> Recorder<'q> {
             }
             let Frame { core, commands, .. } = &r.frame;
             // SAFETY: the buffer is being recorded; the pool is kept and has this place.
-            unsafe { (core.sync2.timestamp)(commands.buffer, stages.raw(), timestamps.raw(), place) };
+            unsafe { (core.sync2.timestamp)(commands.buffer, stage.raw(), timestamps.raw(), place) };
             Ok(())
         })
     }

@@ -45,8 +45,8 @@ mod tests;
 pub use access::{Access, Scope, Stages};
 pub use budget::{HeapState, Need};
 pub use capabilities::{
-    Bar, Capabilities, CooperativeMatrix, DeviceKind, Features, Heap, Limits, MemoryLayout, MemoryType, QueueFamily,
-    Subgroup, SubgroupSizes, Sync2, Timestamps as TimestampSupport, Version,
+    Bar, Capabilities, CooperativeMatrix, DeviceKind, Features, FloatControls, Heap, Limits, MemoryLayout, MemoryType,
+    QueueFamily, Subgroup, SubgroupSizes, Sync2, Timestamps as TimestampSupport, Version,
 };
 pub use commands::{Executable, Recorder, Replay};
 pub use descriptors::{BufferRange, Set, SetDesc, SetLayout, SetPool};

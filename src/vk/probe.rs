@@ -69,11 +69,14 @@ impl Probe<'_> {
             device_id: base.device_id,
             driver: format!("{} {}", text(&properties.v12.driver_name), text(&properties.v12.driver_info)),
             driver_version: base.driver_version,
+            driver_id: properties.v12.driver_id.as_raw(),
+            conformance: conformance(properties.v12.conformance_version),
             api: Version::from_raw(base.api_version),
             kind,
             pipeline_cache_uuid: base.pipeline_cache_uuid,
             subgroup: subgroup(&properties.v11),
             features: self.judge(&features, &properties, &queues),
+            float_controls: float_controls(&properties.v12),
             limits: limits(&base.limits, &properties.v11),
             queues,
             memory: self.memory(kind),
@@ -311,6 +314,23 @@ fn subgroup(p: &vk::PhysicalDeviceVulkan11Properties<'_>) -> Subgroup {
         size: p.subgroup_size,
         in_compute: p.subgroup_supported_stages.contains(vk::ShaderStageFlags::COMPUTE),
         ops: table.iter().filter(|(flag, _)| has(*flag)).map(|(_, name)| *name).collect(),
+    }
+}
+
+fn conformance(v: vk::ConformanceVersion) -> [u8; 4] {
+    [v.major, v.minor, v.subminor, v.patch]
+}
+
+fn float_controls(p: &vk::PhysicalDeviceVulkan12Properties<'_>) -> FloatControls {
+    let is = |on| on == vk::TRUE;
+    FloatControls {
+        denorm_preserve_f32: is(p.shader_denorm_preserve_float32),
+        denorm_flush_f32: is(p.shader_denorm_flush_to_zero_float32),
+        denorm_preserve_f16: is(p.shader_denorm_preserve_float16),
+        denorm_flush_f16: is(p.shader_denorm_flush_to_zero_float16),
+        signed_zero_inf_nan_f32: is(p.shader_signed_zero_inf_nan_preserve_float32),
+        round_even_f32: is(p.shader_rounding_mode_rte_float32),
+        round_even_f16: is(p.shader_rounding_mode_rte_float16),
     }
 }
 

@@ -9,8 +9,10 @@ mod common;
 #[path = "../suite/support.rs"]
 mod support;
 
+mod bits;
 mod device;
 mod greedy;
 mod kernels;
 mod models;
 mod random;
+mod report;

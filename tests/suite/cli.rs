@@ -207,6 +207,22 @@ fn damaged_files_are_refused() {
     assert!(r.err.contains("model-00002-of-00002.safetensors"), "{}", r.err);
 }
 
+/// Nothing is measured for a report that cannot be written.
+#[test]
+fn a_report_needs_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("none/report.json").display().to_string();
+    let start = std::time::Instant::now();
+    let r = coli(&["bench", "--report", &path]);
+    assert_eq!((r.code, r.out.as_str()), (1, ""), "{}", r.err);
+    assert!(r.err.contains(&path) && r.err.contains("No such file"), "{}", r.err);
+    assert!(start.elapsed().as_secs() < 5);
+    for wrong in [&["bench"][..], &["bench", "--seconds", "3"], &["bench", "--report", "x", "kernels"]] {
+        let r = coli(wrong);
+        assert_eq!(r.code, 2, "{wrong:?}: {}", r.err);
+    }
+}
+
 #[test]
 fn help_version_plan_and_dot() {
     let help = coli(&["exec", "--help"]);

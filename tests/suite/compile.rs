@@ -1,5 +1,6 @@
 //! Compiled plans: of the published configurations as snapshots, and refused when anything is taken away.
 
+use crate::stages::GLM_STAGES;
 use crate::support::{arch, root, snapshots};
 use coli::formats::Format;
 use coli::graph::{Graph, WeightId, expand};
@@ -45,7 +46,7 @@ fn glm_full_size() {
     let p = plan(&g, Role::Decode, &[]);
     println!("78 layers compiled and proven in {:?}: {:?}", start.elapsed(), p.figures());
     let stages = stages_per_layer(&g, &p);
-    assert!(stages.iter().all(|(_, n)| *n <= 12), "{stages:?}");
+    assert!(stages.iter().all(|(_, n)| *n <= GLM_STAGES), "{stages:?}");
     assert_eq!(p.figures().joins, 0);
     snapshots(|| insta::assert_snapshot!("compiled-glm52-decode", p.text(&g)));
     let prompt = plan(&g, Role::Prompt, &[]);

@@ -15,5 +15,6 @@ mod layout;
 mod models;
 mod plans;
 mod random;
+mod stages;
 mod support;
 mod weights;

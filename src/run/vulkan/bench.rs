@@ -3,6 +3,8 @@
 //! Weights are 16 random rows in their real encoding, repeated; norms are ones. Every pass has its time by the device's
 //! clock. Nothing is compared with anything here.
 
+pub mod machine;
+
 use super::bind::{self, BoundPlan, On};
 use super::weights::{self, DeviceWeights, Source};
 use super::{Options, VulkanError, needs, state_buffers};
@@ -13,9 +15,7 @@ use crate::plan::compile::Instr;
 use crate::plan::pass::Ending;
 use crate::plan::place::Rule;
 use crate::plan::{Plan, Shape, compile};
-use crate::vk::{
-    self, Buffer, BufferDesc, Capture, Kind, PipelineDesc, Replay, SetDesc, SetPool, Stages, Timestamps, Usage,
-};
+use crate::vk;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ pub struct Random<'a> {
 }
 
 /// How long steps run before the first that counts.
-const WARM_UP: Duration = Duration::from_millis(1500);
+pub const WARM_UP: Duration = Duration::from_millis(1500);
 
 /// Values in -1..1, the same every time.
 fn noise(n: usize) -> Vec<f32> {
@@ -200,10 +200,11 @@ impl Bench {
         Ok(StepTime { passes: self.passes(rows, position)?, wall })
     }
 
-    /// Runs steps that do not count: a device that has been idle takes a while to raise its clocks.
-    pub fn warm_up(&mut self, rows: u32, position: u32) -> Result<(), BenchError> {
+    /// Runs steps that do not count, at least one: a device that has been idle takes a while to raise its clocks.
+    pub fn warm_up(&mut self, rows: u32, position: u32, time: Duration) -> Result<(), BenchError> {
         let start = Instant::now();
-        while start.elapsed() < WARM_UP {
+        self.step(rows, position)?;
+        while start.elapsed() < time {
             self.step(rows, position)?;
         }
         Ok(())
@@ -235,51 +236,4 @@ fn on_device_only(graph: &Graph, plan: &Plan) -> Result<(), BenchError> {
         Some(BenchError::OnCpu { node: node.path(), why })
     };
     plan.placed.iter().zip(graph.nodes()).find_map(why).map_or(Ok(()), Err)
-}
-
-/// Bytes that [`read_gbps`] reads.
-const READ: u64 = 1 << 30;
-
-/// Bandwidth of reading memory and nothing else, GB/s: the best of some passes, one after another.
-pub fn read_gbps(device: &vk::Device) -> Result<f64, BenchError> {
-    const LOCAL: u32 = 256;
-    let shader = vk::find("bench_read")?;
-    let cache = vk::PipelineCache::open(device)?;
-    let desc = PipelineDesc {
-        label: "read",
-        shader,
-        constants: &[(0, LOCAL)],
-        subgroup_size: None,
-        capture: Capture::Nothing,
-    };
-    let pipeline = vk::Pipeline::new(device, &cache, &desc)?;
-    let make = |label, size, usage| Buffer::new(device, &BufferDesc { label, size, usage, kind: Kind::DeviceLocal });
-    let from = make("read", READ, Usage::ADDRESS | Usage::TRANSFER_DST)?;
-    let to = make("read result", 256, Usage::STORAGE)?;
-    let layout = pipeline.set_layout(0)?;
-    let ranges = [vk::BufferRange::whole(&to)];
-    let sets = SetPool::exact(device, "read", &[SetDesc { label: "read", layout, ranges: &ranges }])?;
-    let pieces = 64 * LOCAL;
-    let groups = (READ / 16 / u64::from(pieces)) as u32;
-    let mut push = from.address()?.to_le_bytes().to_vec();
-    push.extend(pieces.to_le_bytes());
-    push.resize(shader.push_size as usize, 0);
-    const PASSES: u32 = 12;
-    let times = Timestamps::new(device, "read", 2 * PASSES)?;
-    let queue = device.compute().map_err(vk::Error::from)?;
-    let mut r = queue.recorder("read", Replay::Once)?;
-    r.reset_timestamps(&times).fill(&from, 0, READ, 1).barrier(vk::Scope::TRANSFER_WRITE, bind::everything());
-    r.bind(&pipeline).set(0, &sets[0]).push(&push);
-    for pass in 0..PASSES {
-        r.timestamp(&times, 2 * pass, Stages::COMPUTE).dispatch([groups, 1, 1]);
-        r.timestamp(&times, 2 * pass + 1, Stages::COMPUTE).barrier(bind::everything(), bind::everything());
-    }
-    let value = queue.submitted() + 1;
-    queue.submit(&[&r.finish()?], &[], value)?;
-    queue.wait(value, device.deadline())?;
-    let mut best = f64::INFINITY;
-    for pass in 0..PASSES {
-        best = times.elapsed(2 * pass, 2 * pass + 1)?.map_or(best, |t| best.min(t));
-    }
-    Ok(READ as f64 / best)
 }

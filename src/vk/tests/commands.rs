@@ -197,6 +197,10 @@ fn times_are_taken() {
     r.timestamp(&places, 3, Stages::COMPUTE);
     let error = r.finish().err().unwrap();
     assert!(error.to_string().contains("`times` has 3 places"), "{error}");
+    let mut r = bench.compute().recorder("timed", Replay::Once).unwrap();
+    r.timestamp(&places, 0, Stages::COMPUTE | Stages::TRANSFER);
+    let error = r.finish().err().unwrap();
+    assert!(error.to_string().contains("a time is of one stage"), "{error}");
     drop((step, places));
     bench.finish();
 }

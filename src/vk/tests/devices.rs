@@ -13,6 +13,8 @@ fn sample(index: usize, name: &str, kind: DeviceKind, gib: u64) -> Capabilities 
         device_id: 1,
         driver: "driver".into(),
         driver_version: 1,
+        driver_id: 0,
+        conformance: [0; 4],
         api: Version { major: 1, minor: 3, patch: 0 },
         kind,
         pipeline_cache_uuid: [0; 16],
@@ -36,6 +38,7 @@ fn sample(index: usize, name: &str, kind: DeviceKind, gib: u64) -> Capabilities 
             executable_properties: Ok(()),
             timestamps: Err(Missing::new("timestamps", "none")),
         },
+        float_controls: FloatControls::default(),
         limits: Limits {
             storage_range: 1 << 30,
             storage_alignment: 16,
