@@ -11,7 +11,8 @@ use coli::plan::{Plan, Role, Shape, compile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Stages of any layer of GLM-5.2 in a decode step of up to eight rows. (A single row is to need one stage less.)
+/// Stages of any layer of GLM-5.2 in a decode step of up to eight rows. A single row needs one less: its parts of
+/// attention are merged by their reader.
 pub const GLM_STAGES: usize = 13;
 
 /// Seconds that a submit is predicted to take at most before the next level opens a new one.
@@ -142,7 +143,7 @@ fn glm_has_no_joins_and_few_stages() {
         if role == Role::Decode {
             for layer in 0..g.layers {
                 let stages = cost(&p, layer).stages;
-                assert!(stages <= GLM_STAGES, "layer {layer} with {rows} rows: {stages} stages");
+                assert!(stages <= GLM_STAGES - usize::from(rows == 1), "layer {layer} with {rows} rows: {stages} stages");
             }
         }
     }
