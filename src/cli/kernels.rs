@@ -37,10 +37,17 @@ const QUADS: u32 = 4;
 const DEPTH: u32 = 1;
 
 /// What the plans of GLM-5.2, Qwen3, Kimi K3 and DeepSeek V4 Flash dispatch (a test compares).
-pub const KERNELS: [Kernel; 19] = [
+pub const KERNELS: [Kernel; 20] = [
     Kernel { name: "absorb", local: LARGE, loads: Loads::Absorb, constants: &[], used: &[&[]] },
     Kernel { name: "argmax", local: STRIPED, loads: Loads::Nothing, constants: &["FOUND"], used: &[&[0], &[1]] },
     Kernel { name: "attn", local: LARGE, loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel {
+        name: "attn_split",
+        local: STRIPED,
+        loads: Loads::Nothing,
+        constants: &["HEADS", "V_DIM"],
+        used: &[&[4, 128], &[8, 128]],
+    },
     Kernel { name: "attn_latent", local: LARGE, loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
     Kernel {
         name: "binary",

@@ -143,7 +143,10 @@ fn glm_has_no_joins_and_few_stages() {
         if role == Role::Decode {
             for layer in 0..g.layers {
                 let stages = cost(&p, layer).stages;
-                assert!(stages <= GLM_STAGES - usize::from(rows == 1), "layer {layer} with {rows} rows: {stages} stages");
+                assert!(
+                    stages <= GLM_STAGES - usize::from(rows == 1),
+                    "layer {layer} with {rows} rows: {stages} stages"
+                );
             }
         }
     }

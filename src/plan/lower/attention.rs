@@ -1,9 +1,9 @@
 //! Attention, index scores, selection.
 
-use super::super::pass::{Bind, Count, Dispatch, Push};
+use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
 use super::pending::{Parts, Pending, Repr, View};
 use super::stripes::{Stripes, chunk};
-use super::{ABSORB, ABSORBED, ATTENTION, LOCAL, Lower, PARTS, SPLIT, SPLIT_HEADS, groups, unused};
+use super::{ABSORB, ABSORBED, ATTENTION, ATTN_SPLIT, LOCAL, Lower, PARTS, SPLIT, SPLIT_HEADS, groups, unused};
 use crate::graph::Role;
 use crate::ops::Op;
 use petgraph::graph::NodeIndex;
@@ -136,9 +136,7 @@ impl Lower<'_> {
         // The rank is a constant there.
         push.remove(1);
         let groups_x = heads.div_ceil(SPLIT_HEADS) * PARTS;
-        let path = node.path();
-        let sums = self.transient(format!("{path} sums"), PARTS * heads * rank as u32);
-        let weights = self.transient(format!("{path} weights"), PARTS * heads * 2);
+        let (sums, weights) = self.parts(index, heads, rank as u32);
         let set0 = [&inputs[..], &[Bind::write(sums), Bind::write(weights), sel]].concat();
         self.emit_part(index, "parts", dispatch("latent_split", spec, push, set0, groups_x));
         Repr::Pending(Pending::Parts(Parts { node: index, sums, weights, sel, sel_k }))
@@ -147,16 +145,20 @@ impl Lower<'_> {
     /// The pass that merges the parts of an attention.
     pub fn emit_merge(&mut self, parts: Parts) -> View {
         let node = self.node(parts.node);
-        let Op::AttnLatent { heads, rank, .. } = node.op else { unreachable!("AttnLatent") };
+        let (heads, width) = match &node.op {
+            Op::AttnLatent { heads, rank, .. } => (*heads, *rank),
+            Op::Attn { heads, v_dim, .. } => (*heads, *v_dim),
+            other => unreachable!("{} has no parts", other.name()),
+        };
         let y = self.dense(node.output);
         let dispatch = Dispatch {
             kernel: "latent_merge",
             variant: None,
             spec: vec![LOCAL, u32::from(parts.sel_k > 0)],
-            push: vec![Push::U32(heads as u32), Push::U32(rank as u32), Push::U32(parts.sel_k)],
+            push: vec![Push::U32(heads as u32), Push::U32(width as u32), Push::U32(parts.sel_k)],
             set0: vec![Bind::read(parts.sums), Bind::read(parts.weights), Bind::write(y.buf), parts.sel],
             set1: vec![],
-            groups: (groups((heads * rank) as u32, 4 * LOCAL), Count::Rows(1)),
+            groups: (groups((heads * width) as u32, 4 * LOCAL), Count::Rows(1)),
             bytes: 0,
         };
         self.emit(parts.node, &[], dispatch);
@@ -169,28 +171,50 @@ impl Lower<'_> {
         let seg = segments[0];
         let (q, keys) = (self.dense_rows(node.inputs[0]), self.state(node.inputs[seg.k]));
         let values = seg.v.map_or(keys, |v| self.state(node.inputs[v]));
-        let y = self.dense(node.output);
+        let (heads, kv_heads, dim, v_dim) = (*heads as u32, *kv_heads as u32, *dim as u32, *v_dim as u32);
+        let set1 = vec![Bind::read(keys), Bind::read(values)];
+        let bytes = self.cached(self.shape.ctx, (kv_heads * (dim + v_dim)) as usize);
+        // As for latent attention: many rows fill a device by themselves.
+        if self.role == Role::Prompt {
+            let y = self.dense(node.output);
+            let numbers = [heads, kv_heads, dim, v_dim, self.shape.ctx, self.shape.ctx, 0].map(Push::U32);
+            let dispatch = Dispatch {
+                kernel: "attn",
+                variant: None,
+                spec: vec![ATTENTION],
+                push: [&numbers[..], &[Push::F32(*scale)]].concat(),
+                set0: vec![Bind::read(q.buf), Bind::write(y.buf)],
+                set1,
+                groups: (Count::Fixed(heads), Count::Rows(1)),
+                bytes,
+            };
+            self.emit(index, &[], dispatch);
+            return Repr::View(y);
+        }
+        // Heads of a workgroup: those that share a key, in fours.
+        let together = if heads / kv_heads > 4 { 8 } else { 4 };
+        let blocks = (heads / kv_heads).div_ceil(together);
+        let (sums, weights) = self.parts(index, heads, v_dim);
+        let numbers = [heads, kv_heads, dim, self.shape.ctx].map(Push::U32);
         let dispatch = Dispatch {
-            kernel: "attn",
+            kernel: "attn_split",
             variant: None,
-            spec: vec![ATTENTION],
-            push: vec![
-                Push::U32(*heads as u32),
-                Push::U32(*kv_heads as u32),
-                Push::U32(*dim as u32),
-                Push::U32(*v_dim as u32),
-                Push::U32(self.shape.ctx),
-                Push::U32(self.shape.ctx),
-                Push::U32(0),
-                Push::F32(*scale),
-            ],
-            set0: vec![Bind::read(q.buf), Bind::write(y.buf)],
-            set1: vec![Bind::read(keys), Bind::read(values)],
-            groups: (Count::Fixed(*heads as u32), Count::Rows(1)),
-            bytes: self.cached(self.shape.ctx, kv_heads * (dim + v_dim)),
+            spec: vec![ATTN_SPLIT, together, v_dim],
+            push: [&numbers[..], &[Push::F32(*scale)]].concat(),
+            set0: vec![Bind::read(q.buf), Bind::write(sums), Bind::write(weights)],
+            set1,
+            groups: (Count::Fixed(kv_heads * blocks * PARTS), Count::Rows(1)),
+            bytes,
         };
-        self.emit(index, &[], dispatch);
-        Repr::View(y)
+        self.emit_part(index, "parts", dispatch);
+        Repr::Pending(Pending::Parts(Parts { node: index, sums, weights, sel: unused(), sel_k: 0 }))
+    }
+
+    /// Where the parts of a split attention go, of `width` values a head.
+    fn parts(&mut self, index: NodeIndex, heads: u32, width: u32) -> (Buf, Buf) {
+        let path = self.node(index).path();
+        let sums = self.transient(format!("{path} sums"), PARTS * heads * width);
+        (sums, self.transient(format!("{path} weights"), PARTS * heads * 2))
     }
 
     pub fn index_score(&mut self, index: NodeIndex) -> Repr {

@@ -74,6 +74,8 @@ const ATTENTION: u32 = 512;
 /// Threads of `latent_split.comp`, heads that they share, and parts of a row's positions at most.
 const SPLIT: u32 = 512;
 const SPLIT_HEADS: u32 = 8;
+/// Threads of `attn_split.comp`.
+const ATTN_SPLIT: u32 = 256;
 const PARTS: u32 = 32;
 
 /// Threads of `absorb.comp`, and the chunks of channels that they share.
