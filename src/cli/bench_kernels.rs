@@ -109,7 +109,7 @@ fn on_vulkan(args: &Args, number: Option<usize>) -> Result<(), Failure> {
             }
             other => other?,
         };
-        let case = Case { format, activations: Activations::F32, tiled: false, m, k, n: args.rows as usize };
+        let case = Case { format, activations: Activations::F32, tiled: true, m, k, n: args.rows as usize };
         lines.push(Line { case, timing });
         if !args.json {
             row(&lines)?;

@@ -3,8 +3,8 @@
 /// A kernel as plans use it.
 pub struct Kernel {
     pub name: &'static str,
-    /// Threads per workgroup: constant number 0.
-    pub local: u32,
+    /// Threads per workgroup, constant number 0: the first is compiled.
+    pub local: &'static [u32],
     /// What its loops over weights load.
     pub loads: Loads,
     /// Its specialisation constants, from number 1 on; number 0 is always the workgroup size.
@@ -38,43 +38,43 @@ const DEPTH: u32 = 1;
 
 /// What the plans of GLM-5.2, Qwen3, Kimi K3 and DeepSeek V4 Flash dispatch (a test compares).
 pub const KERNELS: [Kernel; 20] = [
-    Kernel { name: "absorb", local: LARGE, loads: Loads::Absorb, constants: &[], used: &[&[]] },
-    Kernel { name: "argmax", local: STRIPED, loads: Loads::Nothing, constants: &["FOUND"], used: &[&[0], &[1]] },
-    Kernel { name: "attn", local: LARGE, loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel { name: "absorb", local: &[LARGE], loads: Loads::Absorb, constants: &[], used: &[&[]] },
+    Kernel { name: "argmax", local: &[STRIPED], loads: Loads::Nothing, constants: &["FOUND"], used: &[&[0], &[1]] },
+    Kernel { name: "attn", local: &[LARGE], loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "attn_split",
-        local: STRIPED,
+        local: &[STRIPED],
         loads: Loads::Nothing,
         constants: &["HEADS", "V_DIM"],
         used: &[&[4, 128], &[8, 128]],
     },
-    Kernel { name: "attn_latent", local: LARGE, loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
+    Kernel { name: "attn_latent", local: &[LARGE], loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
     Kernel {
         name: "binary",
-        local: LOCAL,
+        local: &[LOCAL],
         loads: Loads::Nothing,
         constants: &["KIND"],
         used: &[&[0], &[1], &[2], &[4], &[5], &[6], &[7]],
     },
     // One row per token: it decodes outside of any loop.
-    Kernel { name: "embed", local: LOCAL, loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel { name: "embed", local: &[LOCAL], loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "expand",
-        local: STRIPED,
+        local: &[STRIPED],
         loads: Loads::Dots(1, &[1, 8]),
         constants: &["MERGE", "SELECT", "QUADS", "DEPTH", "MANY"],
         used: &[&[0, 0, QUADS, DEPTH, 1], &[1, 0, QUADS, DEPTH, 0], &[1, 1, QUADS, DEPTH, 0]],
     },
     Kernel {
         name: "experts_down",
-        local: STRIPED,
+        local: &[STRIPED],
         loads: Loads::Dots(1, &[1]),
         constants: &["ADD0", "ADD1", "QUADS", "DEPTH"],
         used: &[&[0, 0, QUADS, DEPTH], &[1, 0, QUADS, DEPTH], &[1, 1, QUADS, DEPTH]],
     },
     Kernel {
         name: "experts_up",
-        local: STRIPED,
+        local: &[STRIPED],
         loads: Loads::Dots(2, &[1]),
         constants: &["NORM", "KIND", "QUADS", "DEPTH"],
         used: &[
@@ -87,7 +87,7 @@ pub const KERNELS: [Kernel; 20] = [
     },
     Kernel {
         name: "glu_linear",
-        local: STRIPED,
+        local: &[STRIPED],
         loads: Loads::Dots(2, &[1, 8]),
         constants: &["NORM", "KIND", "QUADS", "DEPTH", "MANY"],
         used: &[
@@ -99,10 +99,10 @@ pub const KERNELS: [Kernel; 20] = [
             &[2, 3, QUADS, DEPTH, 1],
         ],
     },
-    Kernel { name: "index_score", local: LOCAL, loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel { name: "index_score", local: &[LOCAL], loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "linear",
-        local: STRIPED,
+        local: &[STRIPED],
         loads: Loads::Dots(1, &[1, 8]),
         constants: &["NORM", "BIAS", "ADD", "GATHER", "QUADS", "DEPTH", "MANY"],
         used: &[
@@ -120,32 +120,38 @@ pub const KERNELS: [Kernel; 20] = [
     },
     Kernel {
         name: "linear_tile",
-        local: STRIPED,
+        local: &[STRIPED],
         loads: Loads::Tile,
         constants: &["NORM", "BIAS", "ADD", "GATHER"],
         used: &[&[0, 0, 0, 0], &[0, 0, 0, 1], &[0, 0, 1, 0], &[0, 1, 0, 0]],
     },
-    Kernel { name: "latent_merge", local: LOCAL, loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
+    Kernel {
+        name: "latent_merge",
+        local: &[LOCAL],
+        loads: Loads::Nothing,
+        constants: &["SELECT"],
+        used: &[&[0], &[1]],
+    },
     Kernel {
         name: "latent_split",
-        local: LARGE,
+        local: &[LARGE],
         loads: Loads::Nothing,
         constants: &["SELECT", "RANK"],
         used: &[&[0, 512], &[1, 512]],
     },
     // For experts in E8.
-    Kernel { name: "rotate", local: LOCAL, loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel { name: "rotate", local: &[LOCAL], loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "route",
-        local: LOCAL,
+        local: &[LOCAL],
         loads: Loads::Nothing,
         constants: &["SCORE", "BIAS", "RENORM", "GROUP_MAX"],
         used: &[&[0, 1, 1, 0], &[1, 0, 1, 0], &[2, 1, 1, 0]],
     },
-    Kernel { name: "topk", local: LARGE, loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel { name: "topk", local: &[LARGE], loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "vec",
-        local: LOCAL,
+        local: &[LOCAL, STRIPED],
         loads: Loads::Nothing,
         constants: &["NORM", "ROPE", "IN_HALF", "OUT_HALF", "INVERSE", "TO_STATE"],
         used: &[

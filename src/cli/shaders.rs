@@ -105,7 +105,7 @@ fn planned(shader: &&Shader) -> bool {
 fn uses(shader: &'static Shader) -> Vec<Use> {
     let kernel = kernel(shader);
     let plain: &[&[u32]] = &[&[]];
-    let make = |more: &&[u32]| Use { shader, kernel, spec: [&[kernel.map_or(LOCAL, |k| k.local)], *more].concat() };
+    let make = |more: &&[u32]| Use { shader, kernel, spec: [&[kernel.map_or(LOCAL, |k| k.local[0])], *more].concat() };
     kernel.map_or(plain, |k| k.used).iter().map(make).collect()
 }
 
@@ -472,7 +472,7 @@ BB7
                         let pairs = k.constants.iter().zip(u.iter().zip(&d.spec[1..]));
                         pairs.into_iter().all(|(name, (a, b))| a == b || SHARING.contains(name))
                     };
-                    (striped || d.spec[0] == k.local) && k.used.iter().any(same)
+                    (striped || k.local.contains(&d.spec[0])) && k.used.iter().any(same)
                 });
                 assert!(used, "KERNELS lacks {} with {:?}, which {} uses", d.kernel, d.spec, pass.name);
             }

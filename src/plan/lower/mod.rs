@@ -66,6 +66,8 @@ pub struct Lowered {
 
 /// Threads per workgroup.
 const LOCAL: u32 = 64;
+/// Threads of `vec.comp` for as many channels and more, which would otherwise be a long loop.
+const WIDE: u32 = 256;
 /// Threads of `linear_tile.comp`: one for each four outputs of four rows.
 const TILE: u32 = 256;
 /// Threads per workgroup of attention: one has a head to itself, and there are few heads.

@@ -2,7 +2,7 @@
 
 use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
 use super::pending::{Norm, Pending, Repr, Vector, View};
-use super::{LOCAL, Lower, unused};
+use super::{LOCAL, Lower, WIDE, unused};
 use crate::graph::StateId;
 use crate::ops::op::{Rope, RopeIn, RopeOut};
 use crate::ops::{Op, ResourceId};
@@ -87,7 +87,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "vec",
             variant: None,
-            spec: spec(norm.kind, rope, state.is_some()),
+            spec: spec(v.d, norm.kind, rope, state.is_some()),
             push,
             set0: vec![
                 Bind::read(v.src.buf),
@@ -205,11 +205,11 @@ fn join(a: Vector, b: Vector) -> Option<Vector> {
     Some(Vector { src: View { head: a.d + b.d, ..a.src }, heads: 1, d: a.d + b.d, norm, rope, nodes })
 }
 
-/// Specialisation constants of `vec`: threads, norm, rotation and its layouts, whether rows go to a state.
-fn spec(norm: u32, rope: Option<&Rope>, to_state: bool) -> Vec<u32> {
+/// Specialisation constants of `vec`: threads for `d` channels, norm, rotation and its layouts, whether rows go to a state.
+fn spec(d: u32, norm: u32, rope: Option<&Rope>, to_state: bool) -> Vec<u32> {
     let flag = |f: &dyn Fn(&Rope) -> bool| u32::from(rope.is_some_and(f));
     vec![
-        LOCAL,
+        if d < WIDE { LOCAL } else { WIDE },
         norm,
         u32::from(rope.is_some()),
         flag(&|r| r.layout_in == RopeIn::Half),
