@@ -32,9 +32,8 @@ const uint C4 = V_DIM / 4;
 
 vec4 query_at(uint r, uint head, uint c) { return q[(r * heads + head) * (d / 4) + c]; }
 
-// The key and value head of this workgroup, and the blocks of HEADS heads that share one.
+// The key and value head of this workgroup.
 uint kv;
-uint blocks;
 
 void stage_rows(uint r, uint first, uint count);
 
@@ -52,7 +51,8 @@ void stage_rows(uint r, uint first, uint count) {
 
 void main() {
     uint shared_by = heads / kv_heads;
-    blocks = (shared_by + HEADS - 1) / HEADS;
+    // Blocks of HEADS heads that share one.
+    uint blocks = (shared_by + HEADS - 1) / HEADS;
     uint group = gl_WorkGroupID.x % (kv_heads * blocks);
     uint part = gl_WorkGroupID.x / (kv_heads * blocks);
     uint r = gl_WorkGroupID.y;
