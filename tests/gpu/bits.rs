@@ -110,6 +110,35 @@ fn glm_moe_dsa_bits() {
     with(|gpu| check(gpu, "glm_moe_dsa", &load(&fixture("glm_moe_dsa"))));
 }
 
+/// Attention over several parts, of 64 positions each: a row alone has them merged by the expansion where that fits, eight
+/// rows by a pass of its own.
+fn several_parts(name: &str) {
+    const FED: usize = 150;
+    with(|gpu| {
+        let model = load(&fixture(name));
+        let sizes = Sizes { ctx: FED as u32 + 2, slots: 2, chunk: FED as u32 };
+        let mut s = Session::on_vulkan(&model, gpu.device.clone(), sizes, &Options::default()).unwrap();
+        for slot in 0..2 {
+            step(&mut s, Role::Prompt, (0..FED).map(|i| row(&model, slot, i, slot)).collect());
+        }
+        let both = step(&mut s, Role::Decode, (0..2).map(|slot| row(&model, slot, FED, slot)).collect());
+        s.reset(0).unwrap();
+        step(&mut s, Role::Prompt, (0..FED).map(|i| row(&model, 0, i, 0)).collect());
+        let alone = step(&mut s, Role::Decode, vec![row(&model, 0, FED, 0)]);
+        assert!(alone[..] == both[..alone.len()], "{name}: other bits alone");
+    });
+}
+
+#[test]
+fn kimi_linear_parts() {
+    several_parts("kimi_linear");
+}
+
+#[test]
+fn qwen3_parts() {
+    several_parts("qwen3");
+}
+
 #[test]
 fn qwen3_moe_bits() {
     with(|gpu| check(gpu, "qwen3_moe", &load(&fixture("qwen3_moe"))));
