@@ -4,6 +4,21 @@
 
 Eight decode(uvec4 f[WORDS], uint k, uint part) { return nibbles(f[0][k], 8.0); }
 
+#ifdef MATRICES
+#define DECODES_HALVES
+// As `nibbles`, two at a time: at the foot of the mantissa of 2^10, or four bits up in that of 2^6.
+uvec4 coded_halves(uvec4 f[WORDS], uint k, uint part) {
+    uint c = f[0][k];
+    uint d = c >> 8;
+    uvec4 v = uvec4((c & 0x000f000fu) | 0x64006400u, (c & 0x00f000f0u) | 0x54005400u, (d & 0x000f000fu) | 0x64006400u,
+                    (d & 0x00f000f0u) | 0x54005400u);
+    const f16vec2 foot = f16vec2(1032.0hf);
+    const f16vec2 up = f16vec2(72.0hf);
+    return uvec4(packFloat2x16(unpackFloat2x16(v.x) - foot), packFloat2x16(unpackFloat2x16(v.y) - up),
+                 packFloat2x16(unpackFloat2x16(v.z) - foot), packFloat2x16(unpackFloat2x16(v.w) - up));
+}
+#endif
+
 #ifdef FORMAT_I4G
 #define SCALES SCALES_GROUP
 

@@ -28,6 +28,8 @@ pub enum Loads {
     Absorb,
     /// `linear_tile.comp`: a chunk into shared memory, for 64 rows.
     Tile,
+    /// `coop.glsl`: into shared memory, for cooperative matrices; not looked for in machine code.
+    Matrices,
 }
 
 pub const LOCAL: u32 = 64;
@@ -37,7 +39,7 @@ const QUADS: u32 = 4;
 const DEPTH: u32 = 1;
 
 /// What the plans of GLM-5.2, Qwen3, Kimi K3 and DeepSeek V4 Flash dispatch (a test compares).
-pub const KERNELS: [Kernel; 20] = [
+pub const KERNELS: [Kernel; 22] = [
     Kernel { name: "absorb", local: &[LARGE], loads: Loads::Absorb, constants: &[], used: &[&[]] },
     Kernel { name: "argmax", local: &[STRIPED], loads: Loads::Nothing, constants: &["FOUND"], used: &[&[0], &[1]] },
     Kernel { name: "attn", local: &[LARGE], loads: Loads::Nothing, constants: &[], used: &[&[]] },
@@ -99,6 +101,7 @@ pub const KERNELS: [Kernel; 20] = [
             &[2, 3, QUADS, DEPTH, 1],
         ],
     },
+    Kernel { name: "halves", local: &[STRIPED], loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel { name: "index_score", local: &[LOCAL], loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "linear",
@@ -116,6 +119,18 @@ pub const KERNELS: [Kernel; 20] = [
             &[2, 0, 0, 0, QUADS, DEPTH, 1],
             &[2, 0, 0, 1, QUADS, DEPTH, 0],
             &[2, 0, 0, 1, QUADS, DEPTH, 1],
+        ],
+    },
+    Kernel {
+        name: "linear_coop",
+        local: &[STRIPED],
+        loads: Loads::Matrices,
+        constants: &["BIAS", "ADD", "GATHER", "FRAGMENTS_M", "FRAGMENTS_N", "SUBGROUPS_M", "SUBGROUPS_N", "SIDE"],
+        used: &[
+            &[0, 0, 0, 4, 2, 2, 2, 16],
+            &[0, 0, 1, 4, 2, 2, 2, 16],
+            &[0, 1, 0, 4, 2, 2, 2, 16],
+            &[1, 0, 0, 4, 2, 2, 2, 16],
         ],
     },
     Kernel {

@@ -6,6 +6,8 @@
 
 use super::failure::Failure;
 use super::kernels::{KERNELS, Kernel, LOCAL, Loads, SHARING};
+use crate::plan::Matrices;
+use crate::run::vulkan::matrices;
 use crate::vk::{self, Capture, Declared, DeviceOptions, ExecutableStatistics, Instance, SHADERS, Shader, Validation};
 use crate::vk::{Pipeline, PipelineCache, PipelineDesc};
 use serde_json::{Value, json};
@@ -16,7 +18,7 @@ use std::io::Write;
 #[derive(clap::Args)]
 #[command(after_help = "\
 With --stats every kernel but those of tests and benches (test_*, bench_*) is compiled once for each weight format and each set of
-constants that plans use. Numbers that the driver does not report are `-`. VALU per weight is the number of vector
+constants that plans use; those with cooperative matrices only where the device has them. Numbers that the driver does not report are `-`. VALU per weight is the number of vector
 instructions in the loop that reads weights, divided by the weights it reads, for 1, 8 and 64 rows at once; of
 linear_tile it is the loop that decodes into shared memory, without the products. It is `?` where no loop of the
 machine code loads what the source says, and `-` where the source has none.
@@ -47,6 +49,8 @@ struct Use {
     kernel: Option<&'static Kernel>,
     /// All constants from number 0 on, as plans hold them.
     spec: Vec<u32>,
+    /// The subgroup size that it asks for.
+    subgroup: Option<u32>,
 }
 
 /// What the driver said of a pipeline.
@@ -62,9 +66,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let shaders: Vec<&Shader> = SHADERS.iter().filter(|s| wanted(s.name)).collect();
         return print(if args.json { list_json(&shaders) } else { list_text(&shaders) });
     }
-    let mut uses: Vec<Use> = SHADERS.iter().filter(planned).flat_map(uses).collect();
-    uses.retain(|u| wanted(&u.label()));
     let device = open(args.device).map_err(|e| Failure::Device(e.to_string()))?;
+    let matrices = matrices(&device);
+    let mut uses: Vec<Use> = SHADERS.iter().filter(planned).flat_map(uses).filter_map(|u| u.on(matrices)).collect();
+    uses.retain(|u| wanted(&u.label()));
     let cache = PipelineCache::in_memory(&device).map_err(|e| Failure::Device(e.to_string()))?;
     let results: Vec<Result<Compiled, vk::Error>> = uses.iter().map(|u| u.compile(&device, &cache)).collect();
     let rows: Vec<(&Use, &Compiled)> =
@@ -105,11 +110,30 @@ fn planned(shader: &&Shader) -> bool {
 fn uses(shader: &'static Shader) -> Vec<Use> {
     let kernel = kernel(shader);
     let plain: &[&[u32]] = &[&[]];
-    let make = |more: &&[u32]| Use { shader, kernel, spec: [&[kernel.map_or(LOCAL, |k| k.local[0])], *more].concat() };
+    let make = |more: &&[u32]| Use {
+        shader,
+        kernel,
+        spec: [&[kernel.map_or(LOCAL, |k| k.local[0])], *more].concat(),
+        subgroup: None,
+    };
     kernel.map_or(plain, |k| k.used).iter().map(make).collect()
 }
 
 impl Use {
+    /// As plans use it on a device with such matrices; None if it needs matrices and there are none.
+    fn on(mut self, matrices: Option<Matrices>) -> Option<Use> {
+        if !self.shader.multiplies_matrices() {
+            return Some(self);
+        }
+        let Matrices { subgroup, side } = matrices?;
+        let at = |name: &str| self.kernel.and_then(|k| k.constants.iter().position(|n| *n == name)).map(|i| i + 1);
+        let [m, n, s] = [at("SUBGROUPS_M")?, at("SUBGROUPS_N")?, at("SIDE")?];
+        self.spec[0] = subgroup * self.spec[m] * self.spec[n];
+        self.spec[s] = side;
+        self.subgroup = Some(subgroup);
+        Some(self)
+    }
+
     /// `linear.i4:NORM=2,ADD=1`: constants that are 0, and those of sharing work out, are left out.
     fn label(&self) -> String {
         let names = self.kernel.map_or(&[][..], |k| k.constants).iter();
@@ -124,7 +148,7 @@ impl Use {
             label: &self.label(),
             shader: self.shader,
             constants: &constants,
-            subgroup_size: None,
+            subgroup_size: self.subgroup,
             capture: Capture::Text,
         };
         // A compute pipeline is one executable.
@@ -157,7 +181,7 @@ impl Use {
         };
         let codes = 16 * words + group;
         Some(match kernel.loads {
-            Loads::Nothing => vec![],
+            Loads::Nothing | Loads::Matrices => vec![],
             Loads::Absorb => vec![Step { rows: 1, weights: 4 * columns, direct: codes + row, bound: 16 }],
             Loads::Tile => vec![Step { rows: 64, weights: 4 * columns, direct: codes, bound: 0 }],
             Loads::Dots(mats, loops) => {
@@ -456,12 +480,14 @@ BB7
             ("kimi_k3", "kimi_k3"),
             ("deepseek_v4_flash", "deepseek_v4_flash"),
         ];
-        let steps = [(Role::Decode, 1), (Role::Decode, 8), (Role::Prompt, 8)];
-        for ((arch, config), (role, rows)) in models.iter().flat_map(|m| steps.map(|s| (m, s))) {
+        let some = Some(Matrices { subgroup: 32, side: 16 });
+        let steps =
+            [(Role::Decode, 1, None), (Role::Decode, 8, some), (Role::Prompt, 8, None), (Role::Prompt, 8, some)];
+        for ((arch, config), (role, rows, matrices)) in models.iter().flat_map(|m| steps.map(|s| (m, s))) {
             let bytes = std::fs::read(format!("tests/configs/{config}.json")).unwrap();
             let arch = crate::cli::files::graph(arch).unwrap();
             let graph = expand(&arch, &Config::parse(config, &bytes).unwrap(), "main").unwrap();
-            let shape = Shape { rows, ctx: 4096, observe: false, shuffle: 0 };
+            let shape = Shape { rows, ctx: 4096, observe: false, shuffle: 0, matrices };
             let plan = compile(&graph, &|_| Some(Format::Int4Row), &[], role, shape).unwrap();
             for pass in &plan.lowered.passes {
                 let Work::Dispatch(d) = &pass.work else { continue };

@@ -23,5 +23,5 @@ pub mod text;
 
 pub use crate::graph::Role;
 pub use compile::{Plan, PlanError, compile};
-pub use lower::Shape;
+pub use lower::{Matrices, Shape};
 pub use summary::{Summary, summarize};

@@ -1,6 +1,6 @@
 //! What a device is and can do, as plain data.
 
-use super::error::Support;
+use super::error::{Missing, Support};
 use ash::vk;
 use serde::Serialize;
 use std::fmt;
@@ -52,6 +52,27 @@ impl Capabilities {
     /// Mesa's device without hardware: it compiles pipelines, and some queries crash it.
     pub fn is_null_hardware(&self) -> bool {
         self.name.starts_with("Null hardware")
+    }
+
+    /// Square matrices of f16 that a subgroup multiplies together, with sums in f32: the subgroup's size and the side of the
+    /// largest; or what is missing for kernels that do.
+    pub fn matrices(&self) -> Support<(u32, u32)> {
+        let what = "square matrices of f16";
+        let f = &self.features;
+        let side = |m: &CooperativeMatrix| {
+            let [side, n, k] = m.mnk;
+            let fits = side == n && side == k && [8, 16, 32].contains(&side);
+            (fits && m.types == ["f16", "f16", "f32", "f32"]).then_some(side)
+        };
+        let sides = f.cooperative_matrix.clone()?.iter().filter_map(side).max();
+        let other = || Missing::new(what, "the device has cooperative matrices of other shapes or types alone");
+        let side = sides.ok_or_else(other)?;
+        f.float16.clone()?;
+        let sizes = f.subgroup_sizes.clone()?;
+        if !sizes.full {
+            return Err(Missing::new(what, "a pipeline cannot demand full subgroups"));
+        }
+        Ok((self.subgroup.size.clamp(sizes.min, sizes.max), side))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::capabilities::{Capabilities, Features};
 use super::error::{Missing, Support};
+use super::shader::COOPERATIVE_MATRIX;
 
 /// Everything that stands against a device.
 pub(super) fn against(device: &Capabilities) -> Vec<String> {
@@ -65,7 +66,7 @@ pub(super) fn spirv_capability(device: &Capabilities, number: u32) -> Support {
         5345 | 5346 => f.memory_model.clone(),
         5347 => f.address.clone(),
         6016..=6019 => f.dot_product.clone(),
-        6022 => f.cooperative_matrix.as_ref().map(|_| ()).map_err(Clone::clone),
+        COOPERATIVE_MATRIX => f.cooperative_matrix.as_ref().map(|_| ()).map_err(Clone::clone),
         n => Err(Missing::new(format!("SPIR-V capability {n}"), "this program never enables it")),
     }
 }

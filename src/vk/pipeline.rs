@@ -20,7 +20,7 @@ pub struct PipelineDesc<'a> {
     pub shader: &'static Shader,
     /// Values of specialisation constants by id; those that set the workgroup size must be among them.
     pub constants: &'a [(u32, u32)],
-    /// A subgroup size, where the device lets a pipeline choose.
+    /// A subgroup size, where the device lets a pipeline choose; all subgroups are full then, where it can promise that.
     pub subgroup_size: Option<u32>,
     /// What the driver keeps for [`Pipeline::statistics`].
     pub capture: Capture,
@@ -218,6 +218,9 @@ fn create(
     if let Some(wanted) = desc.subgroup_size {
         size = size.required_subgroup_size(wanted);
         stage = stage.push_next(&mut size);
+        if core.capabilities.features.subgroup_sizes.as_ref().is_ok_and(|s| s.full) {
+            stage = stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS);
+        }
     }
     let info = vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout).flags(flags(desc.capture));
     // SAFETY: all that `info` points to outlives the call; the cache may be used from several threads.

@@ -30,7 +30,15 @@ impl Shader {
         let wanted = |(id, v): &(u32, u32)| *v != 0 || self.spec_ids.contains(id);
         (0..).zip(spec.iter().copied()).filter(wanted).collect()
     }
+
+    /// Whether it multiplies cooperative matrices, so that its subgroups must be full and of the size its constants say.
+    pub fn multiplies_matrices(&self) -> bool {
+        self.capabilities.contains(&COOPERATIVE_MATRIX)
+    }
 }
+
+/// Number of SPIR-V's `CooperativeMatrixKHR`.
+pub(super) const COOPERATIVE_MATRIX: u32 = 6022;
 
 /// A storage buffer of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,8 +20,14 @@ pub fn graph(file: &str, config: &str) -> Graph {
 
 fn plan(graph: &Graph, role: Role, rules: &[Rule]) -> Plan {
     let rows = if role == Role::Decode { 8 } else { 128 };
-    compile(graph, &|_| Some(Format::Int4Row), rules, role, Shape { rows, ctx: 4096, observe: false, shuffle: 0 })
-        .unwrap_or_else(|e| panic!("{e}"))
+    compile(
+        graph,
+        &|_| Some(Format::Int4Row),
+        rules,
+        role,
+        Shape { rows, ctx: 4096, observe: false, shuffle: 0, matrices: None },
+    )
+    .unwrap_or_else(|e| panic!("{e}"))
 }
 
 const CPU_EXPERTS: (&str, Place) = ("*.routed", Place::Cpu);
@@ -149,7 +155,7 @@ fn mutations_are_refused() {
 
 fn decode(g: &Graph, format: Option<Format>, rules: &[(&str, Place)]) -> Result<Plan, String> {
     let rules: Vec<Rule> = rules.iter().copied().map(rule).collect();
-    let shape = Shape { rows: 8, ctx: 64, observe: false, shuffle: 0 };
+    let shape = Shape { rows: 8, ctx: 64, observe: false, shuffle: 0, matrices: None };
     compile(g, &|_| format, &rules, Role::Decode, shape).map_err(|e| e.to_string())
 }
 
@@ -189,7 +195,7 @@ fn experts_without_a_kernel_run_on_the_cpu() {
         (Some(Format::I32), "no GPU kernel for MoeExperts with i32 weights"),
     ] {
         let formats = |w: WeightId| if g.weight(w).need.experts.is_some() { stored } else { Some(Format::Bf16) };
-        let shape = Shape { rows: 8, ctx: 64, observe: false, shuffle: 0 };
+        let shape = Shape { rows: 8, ctx: 64, observe: false, shuffle: 0, matrices: None };
         let p = compile(&g, &formats, &[], Role::Decode, shape).unwrap();
         let experts = g.nodes().filter(|(_, n)| matches!(n.op, Op::MoeExperts { .. })).map(|(_, n)| n.path());
         assert_eq!(on_cpu(&g, &p), experts.map(|path| (path, why)).collect::<Vec<_>>());

@@ -1,7 +1,8 @@
 //! Embedding, linear maps, gated units, sums.
 
 use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
-use super::pending::{Pending, Repr, View, glu_numbers};
+use super::coop::Map;
+use super::pending::{Load, Pending, Repr, View, glu_numbers};
 use super::stripes::chunk;
 use super::{LOCAL, Lower, TILE, groups, unused};
 use crate::graph::Role;
@@ -53,25 +54,25 @@ impl Lower<'_> {
         let last = add.map_or(index, |(sum, _)| sum);
         let y = self.dense(self.node(last).output);
         let w = node.weights[0];
-        let bias_push = if bias { Push::Vector(node.weights[1]) } else { Push::NoAddress };
-        let a = added.unwrap_or(View { buf: Buf::Dummy, stride: 0, off: 0, head: 0 });
-        let push = vec![
-            Push::Codes(w),
-            Push::Scales(w),
-            x.norm,
-            bias_push,
-            Push::U32(inp),
-            Push::U32(out),
-            Push::U32(x.view.stride),
-            Push::U32(x.view.off),
-            Push::U32(y.stride),
-            Push::U32(y.off),
-            Push::U32(a.stride),
-            Push::U32(a.off),
-            Push::U32(self.group(w)),
-            Push::F32(x.eps),
-        ];
-        let flags = [x.kind, u32::from(bias), u32::from(added.is_some()), u32::from(gather)];
+        let bias = bias.then(|| Push::Vector(node.weights[1]));
+        let map = Map { index, w, bias, inp, out, x: x.view, y, add: added, gather };
+        let dispatch = match (self.role, self.matrices(self.format(w))) {
+            (Role::Prompt, Some(matrices)) => self.coop(matrices, map),
+            _ => self.plain(map, &x),
+        };
+        let mut fused = x.nodes;
+        if add.is_some() {
+            fused.push(index);
+        }
+        self.emit(last, &fused, dispatch);
+        y
+    }
+
+    /// The dispatch of a linear map by multiply-adds.
+    fn plain(&mut self, map: Map, x: &Load) -> Dispatch {
+        let Map { w, bias, inp, out, y, add, gather, .. } = map;
+        let a = add.unwrap_or(View { buf: Buf::Dummy, stride: 0, off: 0, head: 0 });
+        let flags = [x.kind, u32::from(bias.is_some()), u32::from(add.is_some()), u32::from(gather)];
         let per_rows = |n: u32| if gather { Count::Outputs(n) } else { Count::Rows(n) };
         let (kernel, spec, count) = match self.role {
             Role::Decode => {
@@ -81,22 +82,31 @@ impl Lower<'_> {
             }
             Role::Prompt => ("linear_tile", [&[TILE], &flags[..]].concat(), (groups(out, 64), per_rows(64))),
         };
-        let dispatch = Dispatch {
+        Dispatch {
             kernel,
             variant: Some(self.variant(w)),
             spec,
-            push,
+            push: vec![
+                Push::Codes(w),
+                Push::Scales(w),
+                x.norm,
+                bias.unwrap_or(Push::NoAddress),
+                Push::U32(inp),
+                Push::U32(out),
+                Push::U32(x.view.stride),
+                Push::U32(x.view.off),
+                Push::U32(y.stride),
+                Push::U32(y.off),
+                Push::U32(a.stride),
+                Push::U32(a.off),
+                Push::U32(self.group(w)),
+                Push::F32(x.eps),
+            ],
             set0: vec![Bind::read(x.view.buf), Bind::write(y.buf), Bind::read(a.buf)],
             set1: vec![],
             groups: count,
             bytes: self.bytes(w),
-        };
-        let mut fused = x.nodes;
-        if add.is_some() {
-            fused.push(index);
         }
-        self.emit(last, &fused, dispatch);
-        y
     }
 
     /// A sum: an epilogue of what makes one of its operands, if that can take it.

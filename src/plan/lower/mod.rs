@@ -10,6 +10,7 @@
 //! a linear map. Never across a change of place.
 
 mod attention;
+mod coop;
 mod cross;
 mod dense;
 mod ending;
@@ -38,6 +39,17 @@ pub struct Shape {
     pub observe: bool,
     /// Shuffles the passes inside each level by this seed; 0 keeps them in order. Results must not change.
     pub shuffle: u64,
+    /// The cooperative matrices of the device; None where it has none that kernels use.
+    pub matrices: Option<Matrices>,
+}
+
+/// Matrices of f16 that a subgroup multiplies together, with sums in f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Matrices {
+    /// Invocations of the subgroup.
+    pub subgroup: u32,
+    /// Rows, columns and inner dimension, all the same: a multiple of 8 that divides 32.
+    pub side: u32,
 }
 
 /// A transient and its size for the largest step.
@@ -106,6 +118,7 @@ pub fn lower(graph: &Graph, placed: &[Placed], formats: Formats, role: Role, sha
             results: None,
         },
         ending: None,
+        halves: vec![],
     };
     for (i, node) in graph.nodes() {
         match placed[i.index()].place {
@@ -142,6 +155,8 @@ struct Lower<'a> {
     out: Lowered,
     /// What the passes being made are for.
     ending: Option<Ending>,
+    /// Inputs that lie in halves, for matrices, and where: codes and scales.
+    halves: Vec<(View, u32, [Buf; 2])>,
 }
 
 impl<'a> Lower<'a> {

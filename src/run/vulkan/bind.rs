@@ -6,9 +6,9 @@ use super::weights::DeviceWeights;
 use super::{Options, VulkanError};
 use crate::graph::{Graph, Step, Value, Watch};
 use crate::ops::{RowDim, Type};
-use crate::plan::Plan;
 use crate::plan::compile::{Instr, Memory, resolve};
 use crate::plan::pass::{Bind, Buf, Count, Dispatch, Ending, Push, Stages as PlanStages, Work};
+use crate::plan::{Matrices, Plan};
 use crate::vk::{
     self, Buffer, BufferDesc, BufferRange, Capture, Declared, Executable, Kind, Pipeline, PipelineDesc, Queue,
     Recorder, Replay, Scope, Set, SetDesc, SetPool, Stages, Timestamps, Usage,
@@ -344,12 +344,17 @@ fn key(d: &Dispatch) -> (String, Vec<u32>) {
     (d.shader(), d.spec.clone())
 }
 
+/// The cooperative matrices that plans for a device may use.
+pub fn matrices(device: &vk::Device) -> Option<Matrices> {
+    device.capabilities().matrices().ok().map(|(subgroup, side)| Matrices { subgroup, side })
+}
+
 fn pipeline(device: &vk::Device, cache: &vk::PipelineCache, d: &Dispatch) -> Result<Pipeline, vk::Error> {
     let shader = vk::find(&d.shader())?;
     let constants = shader.constants(&d.spec);
     let label = format!("{}{:?}", shader.name, d.spec);
-    let desc =
-        PipelineDesc { label: &label, shader, constants: &constants, subgroup_size: None, capture: Capture::Nothing };
+    let subgroup_size = if shader.multiplies_matrices() { Some(device.capabilities().matrices()?.0) } else { None };
+    let desc = PipelineDesc { label: &label, shader, constants: &constants, subgroup_size, capture: Capture::Nothing };
     Pipeline::new(device, cache, &desc)
 }
 

@@ -21,6 +21,7 @@ use crate::plan::place::Rule;
 use crate::plan::{Plan, PlanError, Shape, compile};
 use crate::vk::{self, Buffer, BufferDesc, Deadline, Kind, Need, Usage};
 use crate::weights::Bound;
+pub use bind::matrices;
 use bind::{BoundPlan, On};
 pub use fault::Fault;
 use std::collections::BTreeSet;
@@ -160,7 +161,13 @@ impl Vulkan {
         }
         let formats = |w: WeightId| weights.format(w.0 as usize);
         let plan = |role, rows| {
-            let shape = Shape { rows, ctx: limits.ctx, observe: options.observe, shuffle: options.shuffle };
+            let shape = Shape {
+                rows,
+                ctx: limits.ctx,
+                observe: options.observe,
+                shuffle: options.shuffle,
+                matrices: matrices(&device),
+            };
             compile(&graph, &formats, &options.rules, role, shape)
         };
         let prompt = plan(Role::Prompt, limits.chunk)?;
