@@ -23,6 +23,12 @@ pub struct Tile {
 impl Tile {
     /// Of eight kinds that were tried the fastest on an H200, with 128 outputs and 64 rows where matrices have sides of 16.
     const DENSE: Tile = Tile { fragments: [4, 2], subgroups: [2, 2] };
+    /// Where a driver works matrices out by scalars, which only has those with sides of 8: a quarter of the code to compile.
+    const SCALAR: Tile = Tile { fragments: [2, 1], subgroups: [2, 2] };
+
+    fn of(matrices: Matrices) -> Tile {
+        if matrices.side < 16 { Tile::SCALAR } else { Tile::DENSE }
+    }
 
     /// Outputs and rows of a workgroup, with matrices of `side`.
     pub fn sides(self, side: u32) -> [u32; 2] {
@@ -86,7 +92,7 @@ impl Lower<'_> {
     pub fn coop(&mut self, matrices: Matrices, map: Map) -> Dispatch {
         let Map { index, w, bias, inp, out, x, y, add, gather } = map;
         let [codes, scales] = self.halves(index, x, inp);
-        let tile = Tile::DENSE;
+        let tile = Tile::of(matrices);
         let [outs, rows] = tile.sides(matrices.side);
         let [m, n] = tile.subgroups;
         let local = matrices.subgroup * m * n;
