@@ -35,11 +35,12 @@ pub enum Loads {
 pub const LOCAL: u32 = 64;
 const LARGE: u32 = 512;
 const STRIPED: u32 = 256;
+const TILE: u32 = 128;
 const QUADS: u32 = 4;
 const DEPTH: u32 = 1;
 
 /// What the plans of GLM-5.2, Qwen3, Kimi K3 and DeepSeek V4 Flash dispatch (a test compares).
-pub const KERNELS: [Kernel; 22] = [
+pub const KERNELS: &[Kernel] = &[
     Kernel { name: "absorb", local: &[LARGE], loads: Loads::Absorb, constants: &[], used: &[&[]] },
     Kernel { name: "argmax", local: &[STRIPED], loads: Loads::Nothing, constants: &["FOUND"], used: &[&[0], &[1]] },
     Kernel { name: "attn", local: &[LARGE], loads: Loads::Nothing, constants: &[], used: &[&[]] },
@@ -74,6 +75,14 @@ pub const KERNELS: [Kernel; 22] = [
         constants: &["ADD0", "ADD1", "QUADS", "DEPTH"],
         used: &[&[0, 0, QUADS, DEPTH], &[1, 0, QUADS, DEPTH], &[1, 1, QUADS, DEPTH]],
     },
+    Kernel { name: "experts_down_tile", local: &[TILE], loads: Loads::Tile, constants: &[], used: &[&[]] },
+    Kernel {
+        name: "experts_sum",
+        local: &[STRIPED],
+        loads: Loads::Nothing,
+        constants: &["ADD0", "ADD1"],
+        used: &[&[0, 0], &[1, 0], &[1, 1]],
+    },
     Kernel {
         name: "experts_up",
         local: &[STRIPED],
@@ -86,6 +95,13 @@ pub const KERNELS: [Kernel; 22] = [
             &[2, 0, QUADS, DEPTH],
             &[2, 3, QUADS, DEPTH],
         ],
+    },
+    Kernel {
+        name: "experts_up_tile",
+        local: &[TILE],
+        loads: Loads::Tile,
+        constants: &["KIND"],
+        used: &[&[0], &[2], &[3]],
     },
     Kernel {
         name: "glu_linear",
@@ -102,6 +118,7 @@ pub const KERNELS: [Kernel; 22] = [
         ],
     },
     Kernel { name: "halves", local: &[STRIPED], loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel { name: "group", local: &[STRIPED], loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel { name: "index_score", local: &[LOCAL], loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "linear",

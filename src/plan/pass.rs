@@ -102,16 +102,31 @@ pub enum Count {
     Outputs(u32),
     /// Largest visible count of a row, likewise.
     Visible(u32),
+    /// Tiles of up to `per` items of one expert each, as many as there can be: how many there are is known to the device
+    /// alone. An item is a row and one of its `k` experts.
+    Tiles {
+        experts: u32,
+        k: u32,
+        per: u32,
+    },
 }
 
 impl Count {
-    /// Groups of a step of `rows` rows, all of which want logits, in a context of `ctx`.
-    pub fn most(self, rows: u32, ctx: u32) -> u32 {
+    /// Groups of a step of `rows` rows, of which `outputs` want logits, and that see up to `visible` positions.
+    pub fn of(self, rows: u32, outputs: u32, visible: u32) -> u32 {
         match self {
             Count::Fixed(n) => n,
-            Count::Rows(per) | Count::Outputs(per) => rows.div_ceil(per),
-            Count::Visible(per) => ctx.div_ceil(per),
+            Count::Rows(per) => rows.div_ceil(per),
+            Count::Outputs(per) => outputs.div_ceil(per),
+            Count::Visible(per) => visible.div_ceil(per),
+            // The last tile of each expert that has items may have one only.
+            Count::Tiles { experts, k, per } => (rows * k + (per - 1) * experts.min(rows * k)) / per,
         }
+    }
+
+    /// Groups of a step of `rows` rows, all of which want logits, in a context of `ctx`.
+    pub fn most(self, rows: u32, ctx: u32) -> u32 {
+        self.of(rows, rows, ctx)
     }
 
     /// So many times as many groups.
@@ -135,7 +150,7 @@ pub struct Dispatch {
     pub set0: Vec<Bind>,
     pub set1: Vec<Bind>,
     pub groups: (Count, Count),
-    /// Bytes of weights and caches that a row of workgroups reads, for predictions.
+    /// Bytes of weights and caches that a row of workgroups reads, for predictions; of tiles, all those of one expert.
     pub bytes: u64,
 }
 
@@ -151,9 +166,14 @@ impl Pass {
 }
 
 impl Dispatch {
-    /// Bytes of weights and caches read in a step of `rows` rows and a context of `ctx`: each row of workgroups reads them anew.
+    /// Bytes of weights and caches read in a step of `rows` rows and a context of `ctx`: each row of workgroups reads them
+    /// anew. Tiles of one expert follow each other and read memory once; as many experts as possible are taken to have some.
     pub fn traffic(&self, rows: u32, ctx: u32) -> u64 {
-        self.bytes * u64::from(self.groups.1.most(rows, ctx))
+        let times = match self.groups.1 {
+            Count::Tiles { experts, k, .. } => experts.min(rows * k),
+            other => other.most(rows, ctx),
+        };
+        self.bytes * u64::from(times)
     }
 
     /// Name of the shader.

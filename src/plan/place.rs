@@ -230,6 +230,7 @@ const ROTATED: usize = 4096;
 fn unfit(op: &Op) -> Option<&'static str> {
     let fours = |widths: &[usize]| widths.iter().all(|w| w % 4 == 0);
     let fits = match *op {
+        Op::MoeExperts { experts, .. } if experts > 1024 => return Some(" with more than 1024 experts"),
         Op::MoeExperts { inp, ff, .. } if inp % 8 != 0 || ff % 8 != 0 => {
             return Some(" with widths that are no multiples of 8");
         }

@@ -174,5 +174,6 @@ fn count(c: Count) -> String {
         Count::Outputs(1) => "O".into(),
         Count::Outputs(n) => format!("O/{n}"),
         Count::Visible(n) => format!("V/{n}"),
+        Count::Tiles { .. } => "T".into(),
     }
 }

@@ -12,6 +12,7 @@ mod support;
 mod bits;
 mod device;
 mod greedy;
+mod grouped;
 mod kernels;
 mod models;
 mod random;

@@ -203,6 +203,23 @@ fn experts_without_a_kernel_run_on_the_cpu() {
     }
 }
 
+#[test]
+fn a_thousand_experts_and_more_run_on_the_cpu() {
+    let config = std::fs::read_to_string(root("tests/fixtures/qwen3_moe/config.json")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    for (experts, place) in [(1024, Place::Gpu), (1032, Place::Cpu)] {
+        config["num_experts"] = experts.into();
+        let config = Config::parse("config.json", config.to_string().as_bytes()).unwrap();
+        let g = expand(&arch("qwen3_moe"), &config, "main").unwrap_or_else(|e| panic!("{e}"));
+        let p = decode(&g, Some(Format::Bf16), &[]).unwrap();
+        for ((_, node), placed) in g.nodes().zip(&p.placed) {
+            let grouped = matches!(node.op, Op::MoeExperts { .. } | Op::RouterTopk(_));
+            assert_eq!(placed.place, if grouped { place } else { Place::Gpu }, "{}: {:?}", node.path(), placed.why);
+            assert!(placed.why.as_ref().is_none_or(|why| why.contains("more than 1024 experts")));
+        }
+    }
+}
+
 /// `place` of a graph file is a hint: followed where it can be, and the user has the last word.
 #[test]
 fn a_graph_file_hints_at_places() {

@@ -14,6 +14,7 @@ mod coop;
 mod cross;
 mod dense;
 mod ending;
+mod grouped;
 mod moe;
 mod pending;
 mod stripes;
@@ -212,7 +213,10 @@ impl<'a> Lower<'a> {
 
     /// A new transient of `width` values per row.
     fn transient(&mut self, name: String, width: u32) -> Buf {
-        let bytes = 4 * u64::from(width) * u64::from(self.shape.rows);
+        self.transient_of(name, 4 * u64::from(width) * u64::from(self.shape.rows))
+    }
+
+    fn transient_of(&mut self, name: String, bytes: u64) -> Buf {
         self.out.transients.push(Transient { name, bytes });
         Buf::Transient(self.out.transients.len() as u32 - 1)
     }
@@ -220,8 +224,7 @@ impl<'a> Lower<'a> {
     /// Bytes for a binding that a kernel could write, but not with these constants: each pass has its own, since to
     /// a validation layer the binding is written.
     fn scratch(&mut self) -> Buf {
-        self.out.transients.push(Transient { name: UNUSED.into(), bytes: 16 });
-        Buf::Transient(self.out.transients.len() as u32 - 1)
+        self.transient_of(UNUSED.into(), 16)
     }
 
     /// A dense transient for a resource.

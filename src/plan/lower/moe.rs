@@ -1,9 +1,10 @@
 //! Routing and experts.
 
 use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
-use super::pending::{Load, Pending, Repr, View, glu_numbers};
+use super::pending::{Hidden, Load, Pending, Repr, View, glu_numbers};
 use super::{LOCAL, Lower, groups, unused};
 use crate::formats::{Format, rotation};
+use crate::graph::Role;
 use crate::ops::op::{GroupScore, Router, Score};
 use crate::ops::{Op, ResourceId};
 use petgraph::graph::NodeIndex;
@@ -43,6 +44,9 @@ impl Lower<'_> {
 
     /// The experts' first pass; the second waits for the sums behind it.
     pub fn experts(&mut self, index: NodeIndex) -> Repr {
+        if self.role == Role::Prompt {
+            return self.grouped(index);
+        }
         let node = self.node(index);
         let Op::MoeExperts { inp, ff, k, kind, experts, .. } = node.op else { unreachable!("MoeExperts") };
         let x = match self.format(node.weights[0]) {
@@ -80,15 +84,23 @@ impl Lower<'_> {
             bytes: share(per_expert),
         };
         self.emit(index, &x.nodes, dispatch);
+        self.rotate_hidden(index, hidden);
+        let hidden = Hidden { buf: hidden, tiles: None };
+        Repr::Pending(Pending::Experts { node: index, hidden, adds: vec![], nodes: vec![] })
+    }
+
+    /// Hidden values through the rotation that the second pass's stored matrices have been through, if they have.
+    pub fn rotate_hidden(&mut self, index: NodeIndex, hidden: Buf) {
+        let node = self.node(index);
+        let Op::MoeExperts { ff, k, .. } = node.op else { unreachable!("MoeExperts") };
         if self.format(node.weights[2]) == Format::E8 {
             let rows = View { buf: hidden, stride: (k * ff) as u32, off: 0, head: ff as u32 };
             self.emit_rotate(index, "hidden rotated", rows, hidden, [ff, k]);
         }
-        Repr::Pending(Pending::Experts { node: index, hidden, adds: vec![], nodes: vec![] })
     }
 
     /// The experts' input through the rotation that their stored matrices have been through.
-    fn rotated(&mut self, index: NodeIndex) -> Load {
+    pub fn rotated(&mut self, index: NodeIndex) -> Load {
         let node = self.node(index);
         let Op::MoeExperts { inp, .. } = node.op else { unreachable!("MoeExperts") };
         let x = self.force(node.inputs[0]);
@@ -119,7 +131,7 @@ impl Lower<'_> {
         &mut self,
         index: NodeIndex,
         output: ResourceId,
-        hidden: Buf,
+        hidden: Hidden,
         adds: &[ResourceId],
         nodes: &[NodeIndex],
     ) -> View {
@@ -128,6 +140,14 @@ impl Lower<'_> {
         let route = self.force(node.inputs[1]);
         let added: Vec<View> = adds.iter().map(|id| self.dense_rows(*id)).collect();
         let y = self.dense(output);
+        let (last, fused) = match nodes.split_last() {
+            Some((last, rest)) => (*last, [&[index], rest].concat()),
+            None => (index, vec![]),
+        };
+        if let Some(tiles) = hidden.tiles {
+            self.emit_down_tiles(index, [hidden.buf, route.buf], tiles, y, &added, (last, &fused));
+            return y;
+        }
         let w = node.weights[2];
         let add = |i: usize| added.get(i).map_or(unused(), |v| Bind::read(v.buf));
         let lie = self.stripes(w, out as u32, ff as u32);
@@ -144,14 +164,10 @@ impl Lower<'_> {
                 Push::U32(y.off),
                 Push::U32(self.group(w)),
             ],
-            set0: vec![Bind::read(hidden), Bind::read(route.buf), Bind::write(y.buf), add(0), add(1)],
+            set0: vec![Bind::read(hidden.buf), Bind::read(route.buf), Bind::write(y.buf), add(0), add(1)],
             set1: vec![],
             groups: (groups(out as u32, lie.outs()), Count::Rows(1)),
             bytes: self.bytes(w) * k as u64,
-        };
-        let (last, fused) = match nodes.split_last() {
-            Some((last, rest)) => (*last, [&[index], rest].concat()),
-            None => (index, vec![]),
         };
         self.emit(last, &fused, dispatch);
         y

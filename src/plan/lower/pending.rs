@@ -59,6 +59,22 @@ pub struct Parts {
     pub sel_k: u32,
 }
 
+/// What the experts' first pass leaves: `[R][k][ff]`, and in prompts how the second groups it by expert.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hidden {
+    pub buf: Buf,
+    pub tiles: Option<Tiles>,
+}
+
+/// What `group.comp` makes of a step's routes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tiles {
+    /// Numbers of the items, row * k + rank, sorted by expert.
+    pub items: Buf,
+    /// How many tiles there are, then of each its expert and its items.
+    pub list: Buf,
+}
+
 /// A computation whose pass is not made yet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Pending {
@@ -69,7 +85,7 @@ pub enum Pending {
     /// The experts' first pass is made; this is the second, with what is to be added.
     Experts {
         node: NodeIndex,
-        hidden: Buf,
+        hidden: Hidden,
         adds: Vec<ResourceId>,
         nodes: Vec<NodeIndex>,
     },

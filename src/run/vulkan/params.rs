@@ -25,12 +25,7 @@ pub fn words(step: &Step, counts: &[(Count, Count)], number: u32, among: u32) ->
     let visible = rows.iter().map(|r| r.visible()).max().unwrap_or(0);
     let mut words = vec![0; OUTPUTS_AT + MAX_ROWS as usize];
     words[..5].copy_from_slice(&[rows.len() as u32, outputs.len() as u32, visible, number, among]);
-    let size = |c: Count| match c {
-        Count::Fixed(n) => n,
-        Count::Rows(per) => (rows.len() as u32).div_ceil(per),
-        Count::Outputs(per) => (outputs.len() as u32).div_ceil(per),
-        Count::Visible(per) => visible.div_ceil(per),
-    };
+    let size = |c: Count| c.of(rows.len() as u32, outputs.len() as u32, visible);
     for (n, (x, y)) in counts.iter().enumerate() {
         words[COUNTS_AT + 4 * n..][..3].copy_from_slice(&[size(*x), size(*y), 1]);
     }
