@@ -444,8 +444,8 @@ pub const PLAIN: &[Case] = &[
         op: "AttnLatent, many heads",
         show: "y1",
         lengths: true,
-        state: r#"c1: Rows(width: "64"), c2: Rows(width: "296")"#,
-        // More heads than a workgroup has, and a half of what it has; values in several fours of channels of a thread.
+        state: r#"c1: Rows(width: "64"), c2: Rows(width: "576")"#,
+        // More heads than a workgroup has, and the channels of real models.
         body: r#"
             q1: EmbedRow(of: tokens, w: "q1", rows: "97", out: "2080")
             q1: View(of: q1, shape: ["40", "52"])
@@ -454,11 +454,11 @@ pub const PLAIN: &[Case] = &[
             c1: EmbedRow(of: tokens, w: "c1", rows: "97", out: "64")
             c1: CacheAppend(of: c1, to: c1)
             y1: AttnLatent(q: q1, q_rope: r1, kv: c1, scale: "scale")
-            q2: EmbedRow(of: tokens, w: "q2", rows: "97", out: "4896")
-            q2: View(of: q2, shape: ["17", "288"])
-            r2: EmbedRow(of: tokens, w: "r2", rows: "97", out: "136")
-            r2: View(of: r2, shape: ["17", "8"])
-            c2: EmbedRow(of: tokens, w: "c2", rows: "97", out: "296")
+            q2: EmbedRow(of: tokens, w: "q2", rows: "97", out: "8704")
+            q2: View(of: q2, shape: ["17", "512"])
+            r2: EmbedRow(of: tokens, w: "r2", rows: "97", out: "1088")
+            r2: View(of: r2, shape: ["17", "64"])
+            c2: EmbedRow(of: tokens, w: "c2", rows: "97", out: "576")
             c2: CacheAppend(of: c2, to: c2)
             y2: AttnLatent(q: q2, q_rope: r2, kv: c2, scale: "0.02")
         "#,
