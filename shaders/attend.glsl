@@ -1,103 +1,262 @@
-// Softmax attention of one query in tiles of positions, with a running maximum: what attn.comp and attn_latent.comp
-// share. The kernel declares the caches and names them KEYS and VALUES (vec4), fills `query`, and stages where the
-// rows of a tile begin. The order of all sums follows from the positions alone.
+// Softmax attention of a tile of queries over tiles of positions, by a workgroup: what latent_tile.comp and attn_tile.comp
+// share. Queries meet keys in chunks of channels and weights meet values in chunks of positions, each staged once in shared
+// memory; the sums of values stay in registers. The order of all sums follows from the positions alone.
+//
+// The kernel declares LOCAL, QUERIES (8, 16 or 32), C4 (fours of value channels, at most 256), the caches named KEYS and VALUES
+// (vec4), query_at(query, c), and stage_rows(first, count), which fills key_at and value_at with where the positions first ..
+// first + count of the queries' common list begin; places past `count` repeat the last. It fills `sees`.
 
-const uint TILE = 128;
-// Positions whose loads are under way together.
-const uint AT_ONCE = 8;
-// rank + rope of a latent row, or the channels of a head.
-const uint MAX_WIDTH = 576;
-// Places for sums: value channels in fours, times the parts of a tile that are summed side by side.
-const uint MAX_SUMS = 512;
+const uint TILE = 64;
 const float LOWEST = -3.4e38;
 
-// Two tiles: the last may still be read while the next is staged.
-shared uint key_rows[2][TILE];
-shared uint value_rows[2][TILE];
-shared vec4 query[MAX_WIDTH / 4];
-shared vec4 tile_scores[TILE / 4];
-shared vec4 tile_weights[TILE / 4];
-shared vec4 sums[MAX_SUMS];
+// Scores: an invocation has eight queries, GROUPS apart, by four positions, TILE / 4 apart, and one of SLICES runs of the
+// channels of a chunk.
+const uint GROUPS = QUERIES / 8;
+const uint PATCHES = GROUPS * (TILE / 4);
+const uint SLICES = LOCAL / PATCHES;
+// Fours of channels of a chunk, and where its staged rows begin: in different banks.
+const uint DEPTH = 8;
+const uint STRIDE = DEPTH + 1;
+const uint SCORE_LOADS = ((QUERIES + TILE) * DEPTH + LOCAL - 1) / LOCAL;
 
-// Of all tiles so far: largest score, sum of weights. The start is finite, so that no infinity meets another.
-float top = LOWEST;
-float total = 0.0;
-// Parts of a tile that are summed side by side, if a value has c4 fours.
-uint parts;
+// Values: an invocation has eight queries, side by side, by SPAN fours of channels, LANES apart.
+const uint LANES = LOCAL / GROUPS;
+const uint SPAN = (C4 + LANES - 1) / LANES;
+// Positions of a chunk, a multiple of four: what fits, and not more than an invocation has registers for.
+const uint FITTING = C4 <= 64 ? 16 : C4 <= 128 ? 8 : 4;
+const uint CHUNK = FITTING < 4 * GROUPS ? FITTING : 4 * GROUPS;
+const uint VALUE_LOADS = (CHUNK * C4 + LOCAL - 1) / LOCAL;
 
-void start_sums(uint c4) {
-    parts = clamp(min(LOCAL, MAX_SUMS) / c4, 1, TILE / AT_ONCE);
-    for (uint i = gl_LocalInvocationIndex; i < parts * c4; i += LOCAL) sums[i] = vec4(0.0);
-}
+// Weights: SIDES invocations share the positions of a query.
+const uint SIDES = LOCAL / QUERIES;
 
-// A subgroup scores AT_ONCE positions; places of a tile past `count` get LOWEST.
-void score_tile(uint tile, uint count, uint width4, float scale) {
-    for (uint t = AT_ONCE * gl_SubgroupID; t < TILE; t += AT_ONCE * gl_NumSubgroups) {
-        float score[AT_ONCE];
-        [[unroll]] for (uint k = 0; k < AT_ONCE; k++) score[k] = LOWEST;
-        if (t < count) {
-            vec4 part[AT_ONCE];
-            [[unroll]] for (uint k = 0; k < AT_ONCE; k++) part[k] = vec4(0.0);
-            for (uint c = lane; c < width4; c += lanes) {
-                vec4 q = query[c];
-                [[unroll]] for (uint k = 0; k < AT_ONCE; k++) part[k] = fma(q, KEYS[key_rows[tile][t + k] + c], part[k]);
-            }
-            [[unroll]] for (uint k = 0; k < AT_ONCE; k++) {
-                float sum = subgroupAdd((part[k].x + part[k].y) + (part[k].z + part[k].w));
-                if (t + k < count) score[k] = sum * scale;
-            }
-        }
-        if (lane == 0) {
-            [[unroll]] for (uint k = 0; k < AT_ONCE; k += 4) {
-                tile_scores[(t + k) / 4] = vec4(score[k], score[k + 1], score[k + 2], score[k + 3]);
+// A chunk: of channels, (QUERIES + TILE) rows; or of positions, CHUNK rows of C4.
+shared vec4 stage[1024];
+// Scores, then weights: [position][queries in fours], a four more for the banks.
+const uint ROW = QUERIES / 4 + 1;
+shared vec4 scores[TILE * ROW];
+// Where the rows of a tile begin, in fours.
+shared uint key_at[TILE];
+shared uint value_at[TILE];
+// How many positions of the list each query sees.
+shared uint sees[QUERIES];
+// Of all tiles so far: largest score and sum of weights. The first is finite from the start, so that no infinity meets another.
+shared float tops[QUERIES];
+shared float totals[QUERIES];
+// What older sums are worth.
+shared float decays[QUERIES];
+shared float side_tops[LOCAL];
+shared float side_totals[LOCAL];
+
+// [span][query of eight]
+vec4 sums[SPAN][8];
+
+uint value_group() { return gl_LocalInvocationIndex % GROUPS; }
+
+uint value_four(uint span) { return gl_LocalInvocationIndex / GROUPS + span * LANES; }
+
+// This invocation's part of a chunk of channels that begins at four `first`; 0 behind the last.
+void load_channels(uint first, uint width4, out vec4 v[SCORE_LOADS]) {
+    [[unroll]] for (uint i = 0; i < SCORE_LOADS; i++) {
+        uint item = gl_LocalInvocationIndex + i * LOCAL;
+        uint row = item / DEPTH;
+        uint c = first + item % DEPTH;
+        v[i] = vec4(0.0);
+        if (row < QUERIES + TILE && c < width4) {
+            if (row < QUERIES) {
+                v[i] = query_at(row, c);
+            } else {
+                v[i] = KEYS[key_at[row - QUERIES] + c];
             }
         }
     }
 }
 
-// Turns scores into weights relative to the largest so far; returns what older sums are worth now.
-float weigh_tile(uint count) {
-    float old = top;
-    vec4 most = vec4(top);
-    [[unroll]] for (uint i = 0; i < TILE / 4; i++) most = max(most, tile_scores[i]);
-    top = max(max(most.x, most.y), max(most.z, most.w));
-    for (uint i = gl_LocalInvocationIndex; i < TILE / 4; i += LOCAL) {
-        vec4 weight = exp(tile_scores[i] - top);
-        tile_weights[i] = mix(vec4(0.0), weight, lessThan(uvec4(0, 1, 2, 3) + 4 * i, uvec4(count)));
+void keep_channels(vec4 v[SCORE_LOADS]) {
+    [[unroll]] for (uint i = 0; i < SCORE_LOADS; i++) {
+        uint item = gl_LocalInvocationIndex + i * LOCAL;
+        if (item < (QUERIES + TILE) * DEPTH) stage[item / DEPTH * STRIDE + item % DEPTH] = v[i];
     }
-    barrier();
-    float decay = exp(old - top);
-    vec4 sum = vec4(0.0);
-    [[unroll]] for (uint i = 0; i < TILE / 4; i++) sum += tile_weights[i];
-    total = fma(total, decay, (sum.x + sum.y) + (sum.z + sum.w));
-    return decay;
 }
 
-void sum_tile(uint tile, uint count, uint c4, float decay) {
-    for (uint i = gl_LocalInvocationIndex; i < parts * c4; i += LOCAL) {
-        uint c = i % c4;
-        vec4 sum = sums[i] * decay;
-        for (uint t = AT_ONCE * (i / c4); t < count; t += AT_ONCE * parts) {
-            [[unroll]] for (uint k = 0; k < AT_ONCE; k++) {
-                sum = fma(vec4(tile_weights[(t + k) / 4][k % 4]), VALUES[value_rows[tile][t + k] + c], sum);
+// Adds the products of a staged chunk: s is [query][position].
+void score_chunk(inout vec4 s[8]) {
+    uint patch_ = gl_LocalInvocationIndex % PATCHES;
+    uint first = gl_LocalInvocationIndex / PATCHES * (DEPTH / SLICES);
+    uint query = patch_ % GROUPS * STRIDE + first;
+    uint key = (QUERIES + patch_ / GROUPS) * STRIDE + first;
+    [[dont_unroll]] for (uint c = 0; c < DEPTH / SLICES; c++) {
+        vec4 k[4];
+        [[unroll]] for (uint i = 0; i < 4; i++) k[i] = stage[key + i * (TILE / 4) * STRIDE + c];
+        [[unroll]] for (uint j = 0; j < 8; j++) {
+            vec4 q = stage[query + j * GROUPS * STRIDE + c];
+            [[unroll]] for (uint i = 0; i < 4; i++) {
+                s[j][i] = fma(q.x, k[i].x, fma(q.y, k[i].y, fma(q.z, k[i].z, fma(q.w, k[i].w, s[j][i]))));
             }
         }
-        sums[i] = sum;
     }
 }
 
-// One staged tile. Rows of places past `count` repeat the last position's; their weight is 0.
-void attend_tile(uint tile, uint count, uint width4, uint c4, float scale) {
-    barrier();
-    score_tile(tile, count, width4, scale);
-    barrier();
-    float decay = weigh_tile(count);
-    sum_tile(tile, count, c4, decay);
+// Adds up the slices, one after another.
+void keep_scores(vec4 s[8]) {
+    uint patch_ = gl_LocalInvocationIndex % PATCHES;
+    for (uint slice = 0; slice < SLICES; slice++) {
+        if (gl_LocalInvocationIndex / PATCHES == slice) {
+            [[unroll]] for (uint j = 0; j < 8; j++) {
+                uint query = patch_ % GROUPS + j * GROUPS;
+                [[unroll]] for (uint i = 0; i < 4; i++) {
+                    uint at = (patch_ / GROUPS + i * (TILE / 4)) * ROW + query / 4;
+                    float score = s[j][i];
+                    if (slice > 0) score += scores[at][query % 4];
+                    scores[at][query % 4] = score;
+                }
+            }
+        }
+        barrier();
+    }
 }
 
-// The result's channels 4 c .. 4 c + 3, after the last tile and a barrier. Nothing in sight gives 0.
-vec4 attended(uint c, uint c4) {
-    vec4 sum = sums[c];
-    for (uint part = 1; part < parts; part++) sum += sums[part * c4 + c];
-    return sum * (total == 0.0 ? 0.0 : 1.0 / total);
+void score_tile(uint width4) {
+    vec4 s[8];
+    [[unroll]] for (uint j = 0; j < 8; j++) s[j] = vec4(0.0);
+    vec4 next[SCORE_LOADS];
+    load_channels(0, width4, next);
+    [[dont_unroll]] for (uint first = 0; first < width4; first += DEPTH) {
+        barrier();
+        keep_channels(next);
+        barrier();
+        // On their way while this chunk is multiplied.
+        if (first + DEPTH < width4) load_channels(first + DEPTH, width4, next);
+        score_chunk(s);
+    }
+    keep_scores(s);
+}
+
+// Turns the scores of a tile into weights relative to the largest so far; those of positions that a query does not see are 0.
+void weigh_tile(uint first, float scale) {
+    uint me = gl_LocalInvocationIndex;
+    uint query = me % QUERIES;
+    uint side = me / QUERIES;
+    uint seen = sees[query] - min(first, sees[query]);
+    uint from = side * (TILE / SIDES);
+    float old = tops[query];
+    float top = LOWEST;
+    for (uint t = from; t < from + TILE / SIDES; t++) {
+        if (t < seen) top = max(top, scores[t * ROW + query / 4][query % 4] * scale);
+    }
+    side_tops[me] = top;
+    barrier();
+    top = old;
+    for (uint i = 0; i < SIDES; i++) top = max(top, side_tops[i * QUERIES + query]);
+    float total = 0.0;
+    for (uint t = from; t < from + TILE / SIDES; t++) {
+        float weight = t < seen ? exp(scores[t * ROW + query / 4][query % 4] * scale - top) : 0.0;
+        scores[t * ROW + query / 4][query % 4] = weight;
+        total += weight;
+    }
+    side_totals[me] = total;
+    // Exactly 1 where no score is larger: a row's bits do not depend on tiles that only others see.
+    float decay = top == old ? 1.0 : exp(old - top);
+    if (side == 0) {
+        tops[query] = top;
+        decays[query] = decay;
+    }
+    barrier();
+    if (side == 0) {
+        total = 0.0;
+        for (uint i = 0; i < SIDES; i++) total += side_totals[i * QUERIES + query];
+        totals[query] = fma(totals[query], decay, total);
+    }
+}
+
+// This invocation's part of the values of a chunk of positions that begins at place `from`.
+void load_values(uint from, out vec4 v[VALUE_LOADS]) {
+    [[unroll]] for (uint i = 0; i < VALUE_LOADS; i++) {
+        uint item = gl_LocalInvocationIndex + i * LOCAL;
+        v[i] = vec4(0.0);
+        if (item < CHUNK * C4) v[i] = VALUES[value_at[from + item / C4] + item % C4];
+    }
+}
+
+void keep_values(vec4 v[VALUE_LOADS]) {
+    [[unroll]] for (uint i = 0; i < VALUE_LOADS; i++) {
+        uint item = gl_LocalInvocationIndex + i * LOCAL;
+        if (item < CHUNK * C4) stage[item] = v[i];
+    }
+}
+
+// Adds a staged value of place t, at row `at`, to the sums of those queries that see it.
+void add_seen(uint first, uint t, uint at) {
+    [[unroll]] for (uint j = 0; j < 8; j++) {
+        uint query = 8 * value_group() + j;
+        if (first + t < sees[query]) {
+            float weight = scores[t * ROW + query / 4][j % 4];
+            [[unroll]] for (uint i = 0; i < SPAN; i++) {
+                sums[i][j] = fma(vec4(weight), stage[at * C4 + min(value_four(i), C4 - 1)], sums[i][j]);
+            }
+        }
+    }
+}
+
+// Adds the staged values of `count` places from `from` on, of which all queries see the first `clear`.
+void sum_chunk(uint first, uint from, uint count, uint clear) {
+    uint t = 0;
+    [[dont_unroll]] for (; t + 4 <= clear; t += 4) {
+        [[unroll]] for (uint k = 0; k < 4; k++) {
+            uint at = (from + t + k) * ROW + 2 * value_group();
+            vec4 a = scores[at];
+            vec4 b = scores[at + 1];
+            [[unroll]] for (uint i = 0; i < SPAN; i++) {
+                vec4 v = stage[(t + k) * C4 + min(value_four(i), C4 - 1)];
+                [[unroll]] for (uint j = 0; j < 4; j++) {
+                    sums[i][j] = fma(vec4(a[j]), v, sums[i][j]);
+                    sums[i][j + 4] = fma(vec4(b[j]), v, sums[i][j + 4]);
+                }
+            }
+        }
+    }
+    [[dont_unroll]] for (; t < count; t++) add_seen(first, from + t, t);
+}
+
+void sum_tile(uint first, uint count, uint clear) {
+    [[unroll]] for (uint j = 0; j < 8; j++) {
+        float decay = decays[8 * value_group() + j];
+        [[unroll]] for (uint i = 0; i < SPAN; i++) sums[i][j] *= decay;
+    }
+    vec4 next[VALUE_LOADS];
+    load_values(0, next);
+    [[dont_unroll]] for (uint from = 0; from < count; from += CHUNK) {
+        barrier();
+        keep_values(next);
+        barrier();
+        if (from + CHUNK < count) load_values(from + CHUNK, next);
+        sum_chunk(first, from, min(CHUNK, count - from), min(CHUNK, clear - min(from, clear)));
+    }
+}
+
+// All queries over the positions 0 .. end of their list, of which all see the first `clear`; a key has width4 fours.
+void attend(uint width4, uint clear, uint end, float scale) {
+    if (gl_LocalInvocationIndex < QUERIES) {
+        tops[gl_LocalInvocationIndex] = LOWEST;
+        totals[gl_LocalInvocationIndex] = 0.0;
+    }
+    [[unroll]] for (uint i = 0; i < SPAN; i++) {
+        [[unroll]] for (uint j = 0; j < 8; j++) sums[i][j] = vec4(0.0);
+    }
+    for (uint first = 0; first < end; first += TILE) {
+        uint count = min(TILE, end - first);
+        barrier();
+        stage_rows(first, count);
+        barrier();
+        score_tile(width4);
+        weigh_tile(first, scale);
+        sum_tile(first, count, min(count, clear - min(first, clear)));
+    }
+    barrier();
+}
+
+// The result of query 8 value_group() + j in the channels of value_four(i), after `attend`. Nothing in sight gives 0.
+vec4 attended(uint i, uint j) {
+    float total = totals[8 * value_group() + j];
+    return sums[i][j] * (total == 0.0 ? 0.0 : 1.0 / total);
 }

@@ -43,7 +43,6 @@ const DEPTH: u32 = 1;
 pub const KERNELS: &[Kernel] = &[
     Kernel { name: "absorb", local: &[LARGE], loads: Loads::Absorb, constants: &[], used: &[&[]] },
     Kernel { name: "argmax", local: &[STRIPED], loads: Loads::Nothing, constants: &["FOUND"], used: &[&[0], &[1]] },
-    Kernel { name: "attn", local: &[LARGE], loads: Loads::Nothing, constants: &[], used: &[&[]] },
     Kernel {
         name: "attn_split",
         local: &[STRIPED],
@@ -51,7 +50,13 @@ pub const KERNELS: &[Kernel] = &[
         constants: &["HEADS", "V_DIM"],
         used: &[&[4, 128], &[8, 128]],
     },
-    Kernel { name: "attn_latent", local: &[LARGE], loads: Loads::Nothing, constants: &["SELECT"], used: &[&[0], &[1]] },
+    Kernel {
+        name: "attn_tile",
+        local: &[128],
+        loads: Loads::Nothing,
+        constants: &["HEADS", "V_DIM", "QUERIES"],
+        used: &[&[4, 128, 32], &[8, 128, 32]],
+    },
     Kernel {
         name: "binary",
         local: &[LOCAL],
@@ -170,6 +175,13 @@ pub const KERNELS: &[Kernel] = &[
         loads: Loads::Nothing,
         constants: &["SELECT", "RANK"],
         used: &[&[0, 512], &[1, 512]],
+    },
+    Kernel {
+        name: "latent_tile",
+        local: &[LARGE],
+        loads: Loads::Nothing,
+        constants: &["SELECT", "RANK", "QUERIES"],
+        used: &[&[0, 512, 32], &[1, 512, 32]],
     },
     // For experts in E8.
     Kernel { name: "rotate", local: &[LOCAL], loads: Loads::Nothing, constants: &[], used: &[&[]] },

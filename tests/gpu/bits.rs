@@ -139,6 +139,59 @@ fn qwen3_parts() {
     several_parts("qwen3");
 }
 
+/// Attention over several tiles of positions: a prompt cut anywhere, and among the rows of another sequence, in turns of
+/// one row and of several.
+fn several_tiles(name: &str) {
+    const FED: usize = 150;
+    with(|gpu| {
+        let model = load(&fixture(name));
+        let sizes = Sizes { ctx: FED as u32, slots: 2, chunk: 2 * FED as u32 };
+        let mut s = Session::on_vulkan(&model, gpu.device.clone(), sizes, &Options::default()).unwrap();
+        let vocab = model.graph.vocab as usize;
+        let mut feed = |sequences: &[u32], pieces: &[usize], turn: usize| {
+            let (mut of_first, mut at) = (vec![], 0);
+            (0..2).for_each(|slot| s.reset(slot).unwrap());
+            for n in pieces {
+                let mut rows = vec![];
+                for from in (at..at + n).step_by(turn) {
+                    for slot in sequences {
+                        rows.extend((from..(from + turn).min(at + n)).map(|i| row(&model, *slot, i, *slot)));
+                    }
+                }
+                let first: Vec<bool> = rows.iter().map(|r| r.slot == 0).collect();
+                let bits = step(&mut s, Role::Prompt, rows);
+                let kept = bits.chunks(vocab).zip(first).filter(|(_, first)| *first);
+                of_first.extend(kept.flat_map(|(b, _)| b.to_vec()));
+                at += n;
+            }
+            of_first
+        };
+        let want = feed(&[0], &[FED], 1);
+        for pieces in [&[1, 63, 1, 64, 21][..], &[128, 22]] {
+            assert!(feed(&[0], pieces, 1) == want, "{name}: other bits with chunks of {pieces:?}");
+        }
+        for (pieces, turn) in [(&[FED][..], 1), (&[70, 80], 3), (&[FED], 50)] {
+            let got = feed(&[1, 0], pieces, turn);
+            assert!(got == want, "{name}: other bits among others, in chunks of {pieces:?} and turns of {turn}");
+        }
+    });
+}
+
+#[test]
+fn glm_moe_dsa_tiles() {
+    several_tiles("glm_moe_dsa");
+}
+
+#[test]
+fn kimi_linear_tiles() {
+    several_tiles("kimi_linear");
+}
+
+#[test]
+fn qwen3_tiles() {
+    several_tiles("qwen3");
+}
+
 #[test]
 fn qwen3_moe_bits() {
     with(|gpu| check(gpu, "qwen3_moe", &load(&fixture("qwen3_moe"))));

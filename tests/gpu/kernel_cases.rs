@@ -412,6 +412,59 @@ pub const PLAIN: &[Case] = &[
         bounds: [4e-7; 12],
     },
     Case {
+        op: "Attn, many heads",
+        show: "y1",
+        lengths: true,
+        state: r#"k1: Rows(width: "16"), v1: Rows(width: "24"), k2: Rows(width: "4"), v2: Rows(width: "520"), k3: Rows(width: "20")"#,
+        // Heads that share a key: five and several rows of them in a workgroup, with some to spare; and more than it has.
+        body: r#"
+            q1: EmbedRow(of: tokens, w: "q1", rows: "97", out: "80")
+            q1: View(of: q1, shape: ["10", "8"])
+            k1: EmbedRow(of: tokens, w: "k1", rows: "97", out: "16")
+            k1: CacheAppend(of: k1, to: k1)
+            v1: EmbedRow(of: tokens, w: "v1", rows: "97", out: "24")
+            v1: CacheAppend(of: v1, to: v1)
+            y1: Attn(q: q1, over: [Seg(k: k1, v: v1)], scale: "scale")
+            q2: EmbedRow(of: tokens, w: "q2", rows: "97", out: "8")
+            q2: View(of: q2, shape: ["2", "4"])
+            k2: EmbedRow(of: tokens, w: "k2", rows: "97", out: "4")
+            k2: CacheAppend(of: k2, to: k2)
+            v2: EmbedRow(of: tokens, w: "v2", rows: "97", out: "520")
+            v2: CacheAppend(of: v2, to: v2)
+            y2: Attn(q: q2, over: [Seg(k: k2, v: v2)], scale: "scale")
+            q3: EmbedRow(of: tokens, w: "q3", rows: "97", out: "800")
+            q3: View(of: q3, shape: ["40", "20"])
+            k3: EmbedRow(of: tokens, w: "k3", rows: "97", out: "20")
+            k3: CacheAppend(of: k3, to: k3)
+            y3: Attn(q: q3, over: [Seg(kv: k3)], scale: "scale")
+        "#,
+        bounds: [2e-7; 12],
+    },
+    Case {
+        op: "AttnLatent, many heads",
+        show: "y1",
+        lengths: true,
+        state: r#"c1: Rows(width: "64"), c2: Rows(width: "576")"#,
+        // More heads than a workgroup has, and the channels of real models.
+        body: r#"
+            q1: EmbedRow(of: tokens, w: "q1", rows: "97", out: "2080")
+            q1: View(of: q1, shape: ["40", "52"])
+            r1: EmbedRow(of: tokens, w: "r1", rows: "97", out: "480")
+            r1: View(of: r1, shape: ["40", "12"])
+            c1: EmbedRow(of: tokens, w: "c1", rows: "97", out: "64")
+            c1: CacheAppend(of: c1, to: c1)
+            y1: AttnLatent(q: q1, q_rope: r1, kv: c1, scale: "scale")
+            q2: EmbedRow(of: tokens, w: "q2", rows: "97", out: "8704")
+            q2: View(of: q2, shape: ["17", "512"])
+            r2: EmbedRow(of: tokens, w: "r2", rows: "97", out: "1088")
+            r2: View(of: r2, shape: ["17", "64"])
+            c2: EmbedRow(of: tokens, w: "c2", rows: "97", out: "576")
+            c2: CacheAppend(of: c2, to: c2)
+            y2: AttnLatent(q: q2, q_rope: r2, kv: c2, scale: "0.02")
+        "#,
+        bounds: [3e-7; 12],
+    },
+    Case {
         op: "IndexScore, TopkSelect, AttnLatent of a selection",
         show: "y3",
         lengths: true,

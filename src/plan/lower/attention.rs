@@ -3,10 +3,33 @@
 use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
 use super::pending::{Parts, Pending, Repr, View};
 use super::stripes::{Stripes, chunk};
-use super::{ABSORB, ABSORBED, ATTENTION, ATTN_SPLIT, LOCAL, Lower, PARTS, SPLIT, SPLIT_HEADS, groups, unused};
+use super::{ABSORB, ABSORBED, ATTN_SPLIT, LOCAL, Lower, PARTS, SPLIT, SPLIT_HEADS, TOPK, groups, unused};
 use crate::graph::Role;
 use crate::ops::Op;
 use petgraph::graph::NodeIndex;
+
+/// A workgroup of `attend.glsl`: so many queries meet the same positions.
+struct Tile {
+    /// Threads.
+    local: u32,
+    queries: u32,
+}
+
+/// Queries and threads of a workgroup at most.
+const QUERIES: u32 = 32;
+const THREADS: u32 = 512;
+
+impl Tile {
+    /// For queries of which up to `heads` can be together, with `width` value channels.
+    fn of(heads: u32, width: u32) -> Tile {
+        // The more queries, the less is loaded for each.
+        let queries = if width > 512 { QUERIES / 2 } else { heads.min(QUERIES).next_power_of_two().max(8) };
+        // A thread keeps sums of eight queries in four channels; with more of them it has too few registers for the rest.
+        let threads = (queries / 8 * width.div_ceil(4)).next_power_of_two();
+        // Scores of eight queries are made by 16 to 128 threads.
+        Tile { local: threads.clamp(64, (16 * queries).min(THREADS)), queries }
+    }
+}
 
 impl Lower<'_> {
     /// Bytes of the rows of a cache that one row of the step looks at, `width` values each.
@@ -100,9 +123,8 @@ impl Lower<'_> {
         let cache = self.state(node.inputs[2]);
         let sel = if select { Some(self.force(node.inputs[3])) } else { None };
         let (sel_k, sel) = (sel.map_or(0, |s| s.stride - 1), sel.map_or(unused(), |s| Bind::read(s.buf)));
-        let mut push = vec![
+        let push = vec![
             Push::U32(heads as u32),
-            Push::U32(rank as u32),
             Push::U32(rope as u32),
             Push::U32(q_rope.stride),
             Push::U32(q_rope.off),
@@ -112,7 +134,7 @@ impl Lower<'_> {
             Push::F32(scale),
         ];
         let bytes = self.cached(if select { sel_k } else { self.shape.ctx }, rank + rope);
-        let dispatch = |kernel, spec, push, set0, groups_x| Dispatch {
+        let dispatch = |kernel, spec, set0, groups_x| Dispatch {
             kernel,
             variant: None,
             spec,
@@ -123,22 +145,20 @@ impl Lower<'_> {
             bytes,
         };
         let inputs = [Bind::read(q.buf), Bind::read(q_rope.buf)];
-        let (heads, select) = (heads as u32, u32::from(select));
+        let (heads, rank, select) = (heads as u32, rank as u32, u32::from(select));
         // Many rows fill a device by themselves; few are split over positions.
         if self.role == Role::Prompt {
             let y = self.dense(node.output);
             let set0 = [&inputs[..], &[Bind::write(y.buf), sel]].concat();
-            let dispatch = dispatch("attn_latent", vec![ATTENTION, select], push, set0, heads);
-            self.emit(index, &[], dispatch);
+            let tile = Tile::of(heads, rank);
+            let spec = vec![tile.local, select, rank, tile.queries];
+            self.emit(index, &[], dispatch("latent_tile", spec, set0, heads.div_ceil(tile.queries)));
             return Repr::View(y);
         }
-        let spec = vec![SPLIT, select, rank as u32];
-        // The rank is a constant there.
-        push.remove(1);
-        let groups_x = heads.div_ceil(SPLIT_HEADS) * PARTS;
-        let (sums, weights) = self.parts(index, heads, rank as u32);
+        let (sums, weights) = self.parts(index, heads, rank);
         let set0 = [&inputs[..], &[Bind::write(sums), Bind::write(weights), sel]].concat();
-        self.emit_part(index, "parts", dispatch("latent_split", spec, push, set0, groups_x));
+        let groups_x = heads.div_ceil(SPLIT_HEADS) * PARTS;
+        self.emit_part(index, "parts", dispatch("latent_split", vec![SPLIT, select, rank], set0, groups_x));
         Repr::Pending(Pending::Parts(Parts { node: index, sums, weights, sel, sel_k }))
     }
 
@@ -172,41 +192,31 @@ impl Lower<'_> {
         let (q, keys) = (self.dense_rows(node.inputs[0]), self.state(node.inputs[seg.k]));
         let values = seg.v.map_or(keys, |v| self.state(node.inputs[v]));
         let (heads, kv_heads, dim, v_dim) = (*heads as u32, *kv_heads as u32, *dim as u32, *v_dim as u32);
+        let numbers = [heads, kv_heads, dim, self.shape.ctx].map(Push::U32);
+        let push = [&numbers[..], &[Push::F32(*scale)]].concat();
         let set1 = vec![Bind::read(keys), Bind::read(values)];
         let bytes = self.cached(self.shape.ctx, (kv_heads * (dim + v_dim)) as usize);
+        let dispatch =
+            |kernel, spec, set0, groups| Dispatch { kernel, variant: None, spec, push, set0, set1, groups, bytes };
+        let shared_by = heads / kv_heads;
         // As for latent attention: many rows fill a device by themselves.
         if self.role == Role::Prompt {
             let y = self.dense(node.output);
-            let numbers = [heads, kv_heads, dim, v_dim, self.shape.ctx, self.shape.ctx, 0].map(Push::U32);
-            let dispatch = Dispatch {
-                kernel: "attn",
-                variant: None,
-                spec: vec![ATTENTION],
-                push: [&numbers[..], &[Push::F32(*scale)]].concat(),
-                set0: vec![Bind::read(q.buf), Bind::write(y.buf)],
-                set1,
-                groups: (Count::Fixed(heads), Count::Rows(1)),
-                bytes,
-            };
-            self.emit(index, &[], dispatch);
+            let tile = Tile::of(QUERIES, v_dim);
+            let together = shared_by.min(tile.queries);
+            let spec = vec![tile.local, together, v_dim, tile.queries];
+            let groups_x = Count::Fixed(kv_heads * shared_by.div_ceil(together));
+            let groups = (groups_x, Count::Rows(tile.queries / together));
+            self.emit(index, &[], dispatch("attn_tile", spec, vec![Bind::read(q.buf), Bind::write(y.buf)], groups));
             return Repr::View(y);
         }
         // Heads of a workgroup: those that share a key, in fours.
-        let together = if heads / kv_heads > 4 { 8 } else { 4 };
-        let blocks = (heads / kv_heads).div_ceil(together);
+        let together = if shared_by > 4 { 8 } else { 4 };
         let (sums, weights) = self.parts(index, heads, v_dim);
-        let numbers = [heads, kv_heads, dim, self.shape.ctx].map(Push::U32);
-        let dispatch = Dispatch {
-            kernel: "attn_split",
-            variant: None,
-            spec: vec![ATTN_SPLIT, together, v_dim],
-            push: [&numbers[..], &[Push::F32(*scale)]].concat(),
-            set0: vec![Bind::read(q.buf), Bind::write(sums), Bind::write(weights)],
-            set1,
-            groups: (Count::Fixed(kv_heads * blocks * PARTS), Count::Rows(1)),
-            bytes,
-        };
-        self.emit_part(index, "parts", dispatch);
+        let set0 = vec![Bind::read(q.buf), Bind::write(sums), Bind::write(weights)];
+        let groups_x = Count::Fixed(kv_heads * shared_by.div_ceil(together) * PARTS);
+        let spec = vec![ATTN_SPLIT, together, v_dim];
+        self.emit_part(index, "parts", dispatch("attn_split", spec, set0, (groups_x, Count::Rows(1))));
         Repr::Pending(Pending::Parts(Parts { node: index, sums, weights, sel: unused(), sel_k: 0 }))
     }
 
@@ -250,7 +260,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "topk",
             variant: None,
-            spec: vec![ATTENTION],
+            spec: vec![TOPK],
             push: vec![Push::U32(k as u32), Push::U32(scores.stride)],
             set0: vec![Bind::read(scores.buf), Bind::write(y.buf)],
             set1: vec![],

@@ -83,8 +83,8 @@ const LOCAL: u32 = 64;
 const WIDE: u32 = 256;
 /// Threads of `linear_tile.comp`: one for each four outputs of four rows.
 const TILE: u32 = 256;
-/// Threads per workgroup of attention: one has a head to itself, and there are few heads.
-const ATTENTION: u32 = 512;
+/// Threads of `topk.comp`: a workgroup has a row to itself.
+const TOPK: u32 = 512;
 
 /// Threads of `latent_split.comp`, heads that they share, and parts of a row's positions at most.
 const SPLIT: u32 = 512;
