@@ -14,8 +14,10 @@ mod coop;
 mod cross;
 mod dense;
 mod ending;
+mod index;
 mod moe;
 mod pending;
+mod route;
 mod stripes;
 mod vector;
 
@@ -179,7 +181,7 @@ impl<'a> Lower<'a> {
             Op::Attn { .. } => self.attn(index),
             Op::IndexScore { .. } => self.index_score(index),
             Op::TopkSelect { k } => self.topk(index, *k),
-            Op::RouterTopk(router) => self.route(index, router),
+            Op::RouterTopk(_) => self.route(index),
             Op::MoeExperts { .. } => self.experts(index),
             other => unreachable!("{} was placed on the GPU without a kernel", other.name()),
         };
