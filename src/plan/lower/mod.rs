@@ -6,8 +6,9 @@
 //! written there by whoever made them. What no reader can absorb is forced into a pass of its own.
 //!
 //! The rules, in order: norm into the load of its readers; gate + up + activation; norm, rotation and append in one
-//! pass; router weights, shared expert and residual as epilogues of the experts' second pass; residual as epilogue of
-//! a linear map. Never across a change of place.
+//! pass; a query's rotation into its index scores; for one row, the choice of experts into their first pass; router weights,
+//! shared expert and residual as epilogues of the experts' second pass; residual as epilogue of a linear map. Never across a
+//! change of place.
 
 mod attention;
 mod coop;
