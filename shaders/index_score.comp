@@ -1,11 +1,13 @@
 #version 460
-// scale * sum over heads of w_h max(0, q_h . k_t) for 64 positions t of a row. A position per invocation; eight
-// heads share each loaded key channel.
+// scale * sum over heads of w_h max(0, q_h . k_t) for 32 positions t of a row. An invocation takes four positions and four
+// heads over every SLICES-th four channels. Queries are rotated as they are staged.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 0) const uint LOCAL = 64;
+layout(constant_id = 0) const uint LOCAL = 256;
+layout(constant_id = 1) const uint D = 128;
+layout(constant_id = 2) const uint ROPE = 0;
 
 #include "params.glsl"
 #include "state.glsl"
@@ -13,58 +15,114 @@ layout(constant_id = 0) const uint LOCAL = 64;
 layout(set = 0, binding = 1, std430) readonly buffer Q { vec4 q[]; };
 layout(set = 0, binding = 2, std430) readonly buffer W { float w[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer Scores { float scores[]; };
+layout(set = 0, binding = 4, std430) readonly buffer Rope { vec2 rope[]; };
 layout(set = 1, binding = 0, std430) readonly buffer Keys { vec4 keys[]; };
 
 layout(push_constant, std430) uniform Push {
     uint heads;
-    uint d;
+    uint q_stride;
+    uint q_off;
+    uint q_head;
+    uint rope_at;
+    uint rope_dims;
     uint w_stride;
     uint w_off;
     uint cap;
     uint scores_stride;
+    uint enough;
     float scale;
 };
 
-const uint POSITIONS = 64;
-const uint HEADS = 8;
-// d <= 256
-shared vec4 queries[HEADS][256 / 4];
+#include "rotated.glsl"
+
+const uint POSITIONS = 32;
+const uint D4 = D / 4;
+// Heads at a time: their queries take 16 KiB.
+const uint HEADS = D > 128 ? 16 : 32;
+// Fours of heads and of positions.
+const uint HEADS4 = HEADS / 4;
+const uint FOURS = POSITIONS / 4;
+const uint SLICES = LOCAL / (HEADS4 * FOURS);
+// Steps of channels whose loads are under way together.
+const uint AT_ONCE = 2;
+
+// A row more than fours of channels, against bank conflicts.
+shared vec4 queries[HEADS][D4 + 1];
 shared float head_weights[HEADS];
+shared vec4 slices[LOCAL];
+// [position][four heads]
+shared float parts[POSITIONS][HEADS4];
+
+void stage_queries(uint r, uint first) {
+    for (uint i = gl_LocalInvocationIndex; i < HEADS * D4; i += LOCAL) {
+        uint h = i / D4;
+        bool there = first + h < heads;
+        uint at = (r * q_stride + q_off + min(first + h, heads - 1) * q_head) / 4;
+        vec4 v = rotated(r, at, i % D4);
+        queries[h][i % D4] = there ? v : vec4(0.0);
+    }
+    for (uint h = gl_LocalInvocationIndex; h < HEADS; h += LOCAL) {
+        head_weights[h] = first + h < heads ? w[r * w_stride + w_off + first + h] : 0.0;
+    }
+}
+
+// Products of four heads with four positions over one slice: s is [position][head].
+void dots(uint k_at[4], uint head, uint slice, out vec4 s[4]) {
+    [[unroll]] for (uint k = 0; k < 4; k++) s[k] = vec4(0.0);
+    [[dont_unroll]] for (uint from = slice; from < D4; from += AT_ONCE * SLICES) {
+        vec4 key[AT_ONCE][4];
+        [[unroll]] for (uint i = 0; i < AT_ONCE; i++) {
+            // Steps behind the last channels repeat those, and add nothing.
+            [[unroll]] for (uint k = 0; k < 4; k++) key[i][k] = keys[k_at[k] + min(from + i * SLICES, D4 - 1)];
+        }
+        [[unroll]] for (uint i = 0; i < AT_ONCE; i++) {
+            uint c = from + i * SLICES;
+            if (c >= D4) break;
+            [[unroll]] for (uint h = 0; h < 4; h++) {
+                vec4 v = queries[head + h][c];
+                [[unroll]] for (uint k = 0; k < 4; k++) {
+                    s[k][h] = fma(v.x, key[i][k].x, fma(v.y, key[i][k].y, fma(v.z, key[i][k].z, fma(v.w, key[i][k].w, s[k][h]))));
+                }
+            }
+        }
+    }
+}
 
 void main() {
     uint r = gl_WorkGroupID.y;
+    uint me = gl_LocalInvocationIndex;
     uint first = POSITIONS * gl_WorkGroupID.x;
     uint visible = row_visible(r);
-    if (first >= visible) return;
-    uint end = min(first + POSITIONS, visible);
-    uint d4 = d / 4;
-    // Every invocation makes the same passes, for the barriers.
-    for (uint pass = 0; pass < POSITIONS; pass += LOCAL) {
-        uint t = first + pass + gl_LocalInvocationIndex;
-        uint at = row_addr(row_slot(r), min(t, end - 1), cap, d) / 4;
-        float sum = 0.0;
-        for (uint head = 0; head < heads; head += HEADS) {
-            barrier();
-            for (uint i = gl_LocalInvocationIndex; i < HEADS * d4; i += LOCAL) {
-                uint h = head + i / d4;
-                queries[i / d4][i % d4] = h < heads ? q[(r * heads + h) * d4 + i % d4] : vec4(0.0);
-            }
-            for (uint i = gl_LocalInvocationIndex; i < HEADS; i += LOCAL) {
-                head_weights[i] = head + i < heads ? w[r * w_stride + w_off + head + i] : 0.0;
-            }
-            barrier();
-            vec4 dots[HEADS];
-            [[unroll]] for (uint h = 0; h < HEADS; h++) dots[h] = vec4(0.0);
-            for (uint c = 0; c < d4; c++) {
-                vec4 key = keys[at + c];
-                [[unroll]] for (uint h = 0; h < HEADS; h++) dots[h] = fma(queries[h][c], key, dots[h]);
-            }
-            [[unroll]] for (uint h = 0; h < HEADS; h++) {
-                float dot_ = (dots[h].x + dots[h].y) + (dots[h].z + dots[h].w);
-                // Not max(): that may drop a NaN.
-                sum = fma(head_weights[h], dot_ < 0.0 ? 0.0 : dot_, sum);
-            }
-        }
-        if (t < end) scores[r * scores_stride + t] = sum * scale;
+    // So few that all of them will be selected need no scores.
+    if (first >= visible || visible <= enough) return;
+    uint slice = me % SLICES;
+    uint head4 = me / SLICES % HEADS4;
+    uint four = me / (SLICES * HEADS4);
+    uint k_at[4];
+    [[unroll]] for (uint k = 0; k < 4; k++) {
+        k_at[k] = row_addr(row_slot(r), min(first + 4 * four + k, visible - 1), cap, D) / 4;
     }
+    float sum = 0.0;
+    for (uint head = 0; head < heads; head += HEADS) {
+        stage_queries(r, head);
+        barrier();
+        vec4 s[4];
+        dots(k_at, 4 * head4, slice, s);
+        // A position of each four at a time, so that the slices fit.
+        [[unroll]] for (uint k = 0; k < 4; k++) {
+            slices[me] = s[k];
+            barrier();
+            if (slice == 0) {
+                vec4 dot_ = vec4(0.0);
+                [[dont_unroll]] for (uint i = 0; i < SLICES; i++) dot_ += slices[me + i];
+                float part = 0.0;
+                // Not max(): that may drop a NaN.
+                [[unroll]] for (uint h = 0; h < 4; h++) part = fma(head_weights[4 * head4 + h], dot_[h] < 0.0 ? 0.0 : dot_[h], part);
+                parts[4 * four + k][head4] = part;
+            }
+            barrier();
+        }
+        [[dont_unroll]] for (uint i = 0; me < POSITIONS && i < HEADS4; i++) sum += parts[me][i];
+    }
+    if (me < POSITIONS && first + me < visible) scores[r * scores_stride + first + me] = sum * scale;
 }

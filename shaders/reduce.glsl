@@ -4,6 +4,8 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
+#include "order.glsl"
+
 // Workgroups of 1024, subgroups of 4.
 shared uint subgroup_parts[256];
 
@@ -40,16 +42,4 @@ uint workgroup_scan(uint v, out uint total) {
     }
     barrier();
     return before;
-}
-
-// Total order of floats as unsigned numbers: -inf < ... < -0 < +0 < ... < +inf. NaN lies below all of them, so
-// it is never preferred to a number; bits are tested because compilers may assume that NaN does not occur.
-uint ordered(float v) {
-    uint bits = floatBitsToUint(v);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return 1;
-    return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
-
-float from_ordered(uint key) {
-    return uintBitsToFloat(key == 1 ? 0x7fc00000u : (key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
 }

@@ -468,27 +468,38 @@ pub const PLAIN: &[Case] = &[
         op: "IndexScore, TopkSelect, AttnLatent of a selection",
         show: "y3",
         lengths: true,
-        state: r#"i: Rows(width: "16"), j: Rows(width: "128"), c: Rows(width: "12")"#,
+        state: r#"i: Rows(width: "16"), j: Rows(width: "128"), l: Rows(width: "144"), c: Rows(width: "12")"#,
         body: r#"
             iq: EmbedRow(of: tokens, w: "iq", rows: "97", out: "128")
             iq: View(of: iq, shape: ["8", "16"])
+            iq: Rope(of: iq, at: "4", dims: "8", theta: "100", in_layout: half, out_layout: half)
             ik: EmbedRow(of: tokens, w: "ik", rows: "97", out: "16")
             ik: CacheAppend(of: ik, to: i)
             iw: EmbedRow(of: tokens, w: "hw", rows: "97", out: "8")
             s: IndexScore(q: iq, k: ik, weights: iw, scale: "scale")
             jq: EmbedRow(of: tokens, w: "jq", rows: "97", out: "1152")
             jq: View(of: jq, shape: ["9", "128"])
+            jq: Rope(of: jq, dims: "64", theta: "100", in_layout: interleaved, out_layout: half)
             jk: EmbedRow(of: tokens, w: "jk", rows: "97", out: "128")
             jk: CacheAppend(of: jk, to: j)
             jw: EmbedRow(of: tokens, w: "jw", rows: "97", out: "16")
             jw: Slice(of: jw, at: "3", len: "9")
             t: IndexScore(q: jq, k: jk, weights: jw, scale: "scale")
+            lq: EmbedRow(of: tokens, w: "lq", rows: "97", out: "5328")
+            lq: Slice(of: lq, at: "4", len: "5292")
+            lq: View(of: lq, shape: ["36", "147"])
+            lq: Slice(of: lq, at: "3", len: "144")
+            lk: EmbedRow(of: tokens, w: "lk", rows: "97", out: "144")
+            lk: CacheAppend(of: lk, to: l)
+            lw: EmbedRow(of: tokens, w: "lw", rows: "97", out: "36")
+            u: IndexScore(q: lq, k: lk, weights: lw, scale: "scale")
             sel1: TopkSelect(of: s, k: "1")
             sel2: TopkSelect(of: s, k: "5")
             sel3: TopkSelect(of: t, k: "63")
             sel4: TopkSelect(of: t, k: "64")
             sel5: TopkSelect(of: s, k: "65")
             sel6: TopkSelect(of: t, k: "200")
+            sel7: TopkSelect(of: u, k: "40")
             q: EmbedRow(of: tokens, w: "q", rows: "97", out: "16")
             q: View(of: q, shape: ["2", "8"])
             r: EmbedRow(of: tokens, w: "r", rows: "97", out: "8")
@@ -502,6 +513,7 @@ pub const PLAIN: &[Case] = &[
             y4: AttnLatent(q: q, q_rope: r, kv: c, select: sel4, scale: "scale")
             y5: AttnLatent(q: q, q_rope: r, kv: c, select: sel5, scale: "scale")
             y6: AttnLatent(q: q, q_rope: r, kv: c, select: sel6, scale: "scale")
+            y7: AttnLatent(q: q, q_rope: r, kv: c, select: sel7, scale: "scale")
         "#,
         bounds: [2e-7; 12],
     },

@@ -1,4 +1,4 @@
-//! Attention, index scores, selection.
+//! Attention, selection.
 
 use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
 use super::pending::{Parts, Pending, Repr, View};
@@ -33,7 +33,7 @@ impl Tile {
 
 impl Lower<'_> {
     /// Bytes of the rows of a cache that one row of the step looks at, `width` values each.
-    fn cached(&self, positions: u32, width: usize) -> u64 {
+    pub fn cached(&self, positions: u32, width: usize) -> u64 {
         4 * u64::from(positions.min(self.shape.ctx)) * width as u64
     }
 
@@ -225,33 +225,6 @@ impl Lower<'_> {
         let path = self.node(index).path();
         let sums = self.transient(format!("{path} sums"), PARTS * heads * width);
         (sums, self.transient(format!("{path} weights"), PARTS * heads * 2))
-    }
-
-    pub fn index_score(&mut self, index: NodeIndex) -> Repr {
-        let node = self.node(index);
-        let Op::IndexScore { heads, dim, scale, .. } = node.op else { unreachable!("IndexScore") };
-        let (q, keys, w) = (self.dense_rows(node.inputs[0]), self.state(node.inputs[1]), self.force(node.inputs[2]));
-        let y = self.dense(node.output);
-        let dispatch = Dispatch {
-            kernel: "index_score",
-            variant: None,
-            spec: vec![LOCAL],
-            push: vec![
-                Push::U32(heads as u32),
-                Push::U32(dim as u32),
-                Push::U32(w.stride),
-                Push::U32(w.off),
-                Push::U32(self.shape.ctx),
-                Push::U32(y.stride),
-                Push::F32(scale),
-            ],
-            set0: vec![Bind::read(q.buf), Bind::read(w.buf), Bind::write(y.buf)],
-            set1: vec![Bind::read(keys)],
-            groups: (Count::Visible(64), Count::Rows(1)),
-            bytes: self.cached(self.shape.ctx, dim),
-        };
-        self.emit(index, &[], dispatch);
-        Repr::View(y)
     }
 
     pub fn topk(&mut self, index: NodeIndex, k: usize) -> Repr {

@@ -198,7 +198,7 @@ mod tests {
         // GLM-5.2, Kimi K3, DeepSeek V4 Flash, Qwen3-30B-A3B at 512 rows: outputs, items, slices.
         for (out, items, slices) in [(6144, 4096, 3), (3584, 8192, 4), (4096, 3072, 2), (2048, 4096, 1)] {
             let s = slice(out, items);
-            assert!(s % (2 * OUTS) == 0 && 4 * u64::from(s) * u64::from(items) <= PRODUCTS, "{s} of {out}");
+            assert!(s.is_multiple_of(2 * OUTS) && 4 * u64::from(s) * u64::from(items) <= PRODUCTS, "{s} of {out}");
             assert_eq!(out.div_ceil(s), slices, "{s} of {out}");
         }
         // One workgroup's outputs, however many items there are; no wider than a matrix needs.

@@ -6,8 +6,9 @@
 //! written there by whoever made them. What no reader can absorb is forced into a pass of its own.
 //!
 //! The rules, in order: norm into the load of its readers; gate + up + activation; norm, rotation and append in one
-//! pass; router weights, shared expert and residual as epilogues of the experts' second pass; residual as epilogue of
-//! a linear map. Never across a change of place.
+//! pass; a query's rotation into its index scores; for one row, the choice of experts into their first pass; router weights,
+//! shared expert and residual as epilogues of the experts' second pass; residual as epilogue of a linear map. Never across a
+//! change of place.
 
 mod attention;
 mod coop;
@@ -15,8 +16,10 @@ mod cross;
 mod dense;
 mod ending;
 mod grouped;
+mod index;
 mod moe;
 mod pending;
+mod route;
 mod stripes;
 mod vector;
 
@@ -180,7 +183,7 @@ impl<'a> Lower<'a> {
             Op::Attn { .. } => self.attn(index),
             Op::IndexScore { .. } => self.index_score(index),
             Op::TopkSelect { k } => self.topk(index, *k),
-            Op::RouterTopk(router) => self.route(index, router),
+            Op::RouterTopk(_) => self.route(index),
             Op::MoeExperts { .. } => self.experts(index),
             other => unreachable!("{} was placed on the GPU without a kernel", other.name()),
         };

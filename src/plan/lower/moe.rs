@@ -1,47 +1,14 @@
-//! Routing and experts.
+//! Experts.
 
 use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
 use super::pending::{Hidden, Load, Pending, Repr, View, glu_numbers};
 use super::{LOCAL, Lower, groups, unused};
 use crate::formats::{Format, rotation};
 use crate::graph::Role;
-use crate::ops::op::{GroupScore, Router, Score};
 use crate::ops::{Op, ResourceId};
 use petgraph::graph::NodeIndex;
 
 impl Lower<'_> {
-    pub fn route(&mut self, index: NodeIndex, r: &Router) -> Repr {
-        let node = self.node(index);
-        let (z, y) = (self.dense_rows(node.inputs[0]), self.dense(node.output));
-        let score = match r.score {
-            Score::Sigmoid => 0,
-            Score::Softmax => 1,
-            Score::SqrtSoftplus => 2,
-        };
-        let group_max = u32::from(r.group_score == GroupScore::Max);
-        let bias = if r.bias { Push::Vector(node.weights[0]) } else { Push::NoAddress };
-        let dispatch = Dispatch {
-            kernel: "route",
-            variant: None,
-            spec: vec![LOCAL, score, u32::from(r.bias), u32::from(r.renorm), group_max],
-            push: vec![
-                bias,
-                Push::U32(r.experts as u32),
-                Push::U32(r.k as u32),
-                Push::U32(r.groups as u32),
-                Push::U32(r.top_groups as u32),
-                Push::F32(r.renorm_eps),
-                Push::F32(r.scale),
-            ],
-            set0: vec![Bind::read(z.buf), Bind::write(y.buf)],
-            set1: vec![],
-            groups: (Count::Fixed(1), Count::Rows(1)),
-            bytes: 0,
-        };
-        self.emit(index, &[], dispatch);
-        Repr::View(y)
-    }
-
     /// The experts' first pass; the second waits for the sums behind it.
     pub fn experts(&mut self, index: NodeIndex) -> Repr {
         if self.role == Role::Prompt {
@@ -53,7 +20,7 @@ impl Lower<'_> {
             Format::E8 => self.rotated(index),
             _ => self.load(node.inputs[0]),
         };
-        let route = self.force(node.inputs[1]);
+        let choice = self.choice(node.inputs[1]);
         let hidden = self.transient(format!("{} hidden", node.path()), (k * ff) as u32);
         let w = node.weights[0];
         let (number, [p0, p1]) = glu_numbers(kind);
@@ -63,27 +30,29 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "experts_up",
             variant: Some(self.variant(w)),
-            spec: vec![lie.local, x.kind, number, lie.quads, lie.depth],
+            spec: [&[lie.local, x.kind, number, lie.quads, lie.depth, k as u32][..], &choice.spec].concat(),
             push: vec![
                 Push::Experts(w),
                 Push::Experts(node.weights[1]),
                 x.norm,
+                choice.bias,
                 Push::U32(inp as u32),
                 Push::U32(ff as u32),
-                Push::U32(k as u32),
                 Push::U32(x.view.stride),
                 Push::U32(x.view.off),
                 Push::U32(self.group(w)),
                 Push::F32(x.eps),
                 Push::F32(p0),
                 Push::F32(p1),
+                choice.numbers[0],
+                choice.numbers[1],
             ],
-            set0: vec![Bind::read(x.view.buf), Bind::read(route.buf), Bind::write(hidden)],
+            set0: vec![Bind::read(x.view.buf), choice.binds[0], Bind::write(hidden), choice.binds[1], choice.binds[2]],
             set1: vec![],
             groups: (Count::Fixed(k as u32 * (ff as u32).div_ceil(lie.outs())), Count::Rows(1)),
             bytes: share(per_expert),
         };
-        self.emit(index, &x.nodes, dispatch);
+        self.emit(index, &[x.nodes, choice.nodes].concat(), dispatch);
         self.rotate_hidden(index, hidden);
         let hidden = Hidden { buf: hidden, tiles: None };
         Repr::Pending(Pending::Experts { node: index, hidden, adds: vec![], nodes: vec![] })

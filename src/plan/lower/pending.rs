@@ -82,6 +82,10 @@ pub enum Pending {
     Linear {
         node: NodeIndex,
     },
+    /// A choice of experts.
+    Route {
+        node: NodeIndex,
+    },
     /// The experts' first pass is made; this is the second, with what is to be added.
     Experts {
         node: NodeIndex,
@@ -134,6 +138,7 @@ impl Lower<'_> {
     fn make(&mut self, id: ResourceId, pending: Pending) -> View {
         match pending {
             Pending::Linear { node } => self.emit_linear(node, None),
+            Pending::Route { node } => self.emit_route(node),
             Pending::Experts { node, hidden, adds, nodes } => self.emit_down(node, id, hidden, &adds, &nodes),
             Pending::Parts(parts) => self.emit_merge(parts),
             Pending::Vector(v) => self.emit_vector(id, v, None),
