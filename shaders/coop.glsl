@@ -5,15 +5,19 @@
 // halves of the inputs; the next are on their way from memory meanwhile. Each 32 columns have sums of their own, which
 // get the factors of their groups and are added to f32 sums outside: cooperative matrices may round their own sums down.
 //
-// The kernel declares x (uvec4), and `row_begin(r)`: where the high halves of the workgroup's row r begin in it, or ~0 for
-// a row that is not there. The low halves lie a plane further on.
+// The kernel declares
+//   OUTS, ROWS         as above
+//   x                  the inputs (uvec4)
+//   row_begin(r)       where the high halves of the workgroup's row r begin in it, or ~0 for a row that is not there; the low
+//                      halves lie a plane further on
+//   rows_there()       how many rows are: the first ones; matrices of others alone are not multiplied
+//   weight_of(quad)    the matrix that a quad of the workgroup's OUTS rows belongs to, and its number there
+//   REGIONS            how many matrices of results a subgroup puts down at once
 
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 
-const uint OUTS = SIDE * FRAGMENTS_M * SUBGROUPS_M;
-const uint ROWS = SIDE * FRAGMENTS_N * SUBGROUPS_N;
 // Columns at once; no group is shorter.
 const uint COLS = 32;
 // Loads of a row of a tile; one more keeps rows apart in the banks of shared memory.
@@ -30,7 +34,7 @@ shared uvec4 input_tile[2 * ROWS * PITCH];
 #if SCALES == SCALES_GROUP
 shared vec4 scale_tile[OUTS / 4];
 #endif
-shared float results[SUBGROUPS_M * SUBGROUPS_N * SIDE * SIDE];
+shared float results[SUBGROUPS_M * SUBGROUPS_N * REGIONS * SIDE * SIDE];
 
 #define MATRIX_A coopmat<float16_t, gl_ScopeSubgroup, SIDE, SIDE, gl_MatrixUseA>
 #define MATRIX_B coopmat<float16_t, gl_ScopeSubgroup, SIDE, SIDE, gl_MatrixUseB>
@@ -46,21 +50,19 @@ struct Staged {
 uint weight_chunk(uint task) { return task % (COLS / CHUNK); }
 uint weight_quad(uint task) { return task / (COLS / CHUNK); }
 
-// Loads weights of quads `first` and on; those behind the last are repeated, and their results not kept.
-void load_weights(uvec2 w, uvec2 s, uint first, uint quads, uint wide, uint col, uint group, inout Staged staged) {
+void load_weights(uint wide, uint col, uint group, inout Staged staged) {
     [[unroll]] for (uint i = 0; i < WEIGHTS_EACH; i++) {
         uint task = i * LOCAL + gl_LocalInvocationIndex;
         if (WEIGHT_TASKS % LOCAL != 0 && task >= WEIGHT_TASKS) break;
-        uint quad = min(first + weight_quad(task), quads - 1);
+        Weight at = weight_of(weight_quad(task));
         uint chunk = col / CHUNK + weight_chunk(task);
-        fetch(w, s, quad, wide, chunk, staged.codes[i]);
+        fetch(at.w, at.s, at.quad, wide, chunk, staged.codes[i]);
 #if SCALES == SCALES_GROUP
-        if (weight_chunk(task) == 0) staged.factors[i] = group_scales(w, s, quad, wide, chunk, group);
+        if (weight_chunk(task) == 0) staged.factors[i] = group_scales(at.w, at.s, at.quad, wide, chunk, group);
 #endif
     }
 }
 
-// Loads inputs.
 void load_inputs(uint plane, uint col, inout Staged staged) {
     [[unroll]] for (uint i = 0; i < INPUTS_EACH; i++) {
         uint task = i * LOCAL + gl_LocalInvocationIndex;
@@ -91,8 +93,14 @@ void put(Staged staged) {
     }
 }
 
+// Where a region of this subgroup begins in the results.
+uint region_at(uint region) { return (gl_SubgroupID * REGIONS + region) * SIDE * SIDE; }
+
 uint subgroup_m() { return gl_SubgroupID % SUBGROUPS_M; }
 uint subgroup_n() { return gl_SubgroupID / SUBGROUPS_M; }
+
+// The first of the workgroup's rows in this subgroup's matrices n.
+uint fragment_row(uint n) { return SIDE * (subgroup_n() * FRAGMENTS_N + n); }
 
 MATRIX_SUM sums[FRAGMENTS_M * FRAGMENTS_N];
 
@@ -108,7 +116,8 @@ void multiply() {
         }
         [[unroll]] for (uint half_ = 0; half_ < 2; half_++) {
             [[unroll]] for (uint n = 0; n < FRAGMENTS_N; n++) {
-                uint row = half_ * ROWS + SIDE * (subgroup_n() * FRAGMENTS_N + n);
+                if (fragment_row(n) >= rows_there()) break;
+                uint row = half_ * ROWS + fragment_row(n);
                 MATRIX_B b;
                 coopMatLoad(b, input_tile, row * PITCH + k * SIDE / 8, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
                 [[unroll]] for (uint m = 0; m < FRAGMENTS_M; m++) {
@@ -131,20 +140,25 @@ void multiply() {
 }
 
 // Makes `sums` those of the workgroup's tile.
-void product(uvec2 w, uvec2 s, uint first, uint quads, uint cols, uint group) {
+void product(uint cols, uint group) {
     uint wide = widened(cols);
     [[unroll]] for (uint i = 0; i < FRAGMENTS_M * FRAGMENTS_N; i++) sums[i] = MATRIX_SUM(0.0);
     Staged staged;
-    load_weights(w, s, first / 4, quads, wide, 0, group, staged);
+    load_weights(wide, 0, group, staged);
     load_inputs(wide / 8, 0, staged);
     [[dont_unroll]] for (uint col = 0; col < wide; col += COLS) {
         barrier();
         put(staged);
         barrier();
         if (col + COLS < wide) {
-            load_weights(w, s, first / 4, quads, wide, col + COLS, group, staged);
+            load_weights(wide, col + COLS, group, staged);
             load_inputs(wide / 8, col + COLS, staged);
         }
         multiply();
     }
+}
+
+// Puts matrix (m, n) of the sums down: this subgroup's region has value (o, r) at r * SIDE + o.
+void put_down(uint region, uint m, uint n) {
+    coopMatStore(sums[m * FRAGMENTS_N + n], results, region_at(region), SIDE, gl_CooperativeMatrixLayoutColumnMajor);
 }

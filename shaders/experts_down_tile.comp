@@ -28,6 +28,7 @@ const uint BLOCKS = 2;
 const uint DECODERS = LOCAL;
 const uint SPLIT = CHUNK / 8;
 #include "experts_tile.glsl"
+uint row_begin(uint r) { return begins[r]; }
 #include "tile.glsl"
 
 void main() {

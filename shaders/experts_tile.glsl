@@ -9,8 +9,6 @@ shared uint tile_items[ROWS];
 // Where each item's input begins.
 shared uint begins[ROWS];
 
-uint row_begin(uint r) { return begins[r]; }
-
 // The workgroup's tile: its expert, where it begins among the items, and how many it has: none for workgroups that the step needs
 // fewer tiles than.
 uvec3 my_tile() {

@@ -39,8 +39,9 @@ float row_largest(uint at) {
 }
 
 void main() {
-    uint row = gl_WorkGroupID.y;
-    uint at = (row * x_stride + x_off) / 4;
+    // A row may have several such vectors, one behind the other.
+    uint row = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+    uint at = (gl_WorkGroupID.y * x_stride + x_off + gl_WorkGroupID.x * n) / 4;
     // The exponent as it is stored: the largest value comes to lie in 2^14 .. 2^15. A row of nothing or of subnormals
     // needs no more than a factor that is a number.
     uint e = clamp(floatBitsToUint(row_largest(at)) >> 23, 32u, 254u);

@@ -18,6 +18,7 @@ layout(constant_id = 8) const uint SIDE = 16;
 #define MATRICES
 #include "params.glsl"
 #include "format.glsl"
+#include "weight.glsl"
 
 layout(set = 0, binding = 1, std430) readonly buffer X { uvec4 x[]; };
 layout(set = 0, binding = 2, std430) readonly buffer Scales { float scales[]; };
@@ -37,30 +38,34 @@ layout(push_constant, std430) uniform Push {
     uint group;
 };
 
+const uint OUTS = SIDE * FRAGMENTS_M * SUBGROUPS_M;
+const uint ROWS = SIDE * FRAGMENTS_N * SUBGROUPS_N;
+
 uint rows() { return GATHER == 1 ? step_outputs() : step_rows(); }
 uint input_row(uint r) { return GATHER == 1 ? output_row(r) : r; }
+uint rows_there() { return rows() - ROWS * gl_WorkGroupID.y; }
 
-// Where the row r of the workgroup's begins in x, or ~0 for none.
 uint row_begin(uint r) {
-    uint row = gl_WorkGroupID.y * (SIDE * FRAGMENTS_N * SUBGROUPS_N) + r;
-    return row < rows() ? input_row(row) * (2 * widened(inp) / 8) : ~0u;
+    return r < rows_there() ? input_row(ROWS * gl_WorkGroupID.y + r) * (2 * widened(inp) / 8) : ~0u;
 }
 
+Weight weight_of(uint quad) { return quad_of_matrix(w, s, OUTS / 4 * gl_WorkGroupID.x + quad, out_); }
+
+#define REGIONS 1
 #include "coop.glsl"
 
 void main() {
     uint first_row = ROWS * gl_WorkGroupID.y;
     if (first_row >= rows()) return;
-    uint first = OUTS * gl_WorkGroupID.x;
     prepare_format();
-    product(w, s, first, 4 * ((out_ + 15) / 16), inp, group);
+    product(inp, group);
+    uint base = region_at(0);
     [[unroll]] for (uint m = 0; m < FRAGMENTS_M; m++) {
         [[unroll]] for (uint n = 0; n < FRAGMENTS_N; n++) {
-            uint base = gl_SubgroupID * SIDE * SIDE;
-            coopMatStore(sums[m * FRAGMENTS_N + n], results, base, SIDE, gl_CooperativeMatrixLayoutColumnMajor);
+            put_down(0, m, n);
             subgroupBarrier();
-            uint o0 = first + SIDE * (subgroup_m() * FRAGMENTS_M + m);
-            uint r0 = first_row + SIDE * (subgroup_n() * FRAGMENTS_N + n);
+            uint o0 = OUTS * gl_WorkGroupID.x + SIDE * (subgroup_m() * FRAGMENTS_M + m);
+            uint r0 = first_row + fragment_row(n);
             [[dont_unroll]] for (uint i = gl_SubgroupInvocationID; i < SIDE * SIDE; i += gl_SubgroupSize) {
                 uint o = o0 + i % SIDE;
                 uint row = r0 + i / SIDE;

@@ -121,6 +121,20 @@ pub const KERNELS: &[Kernel] = &[
         ],
     },
     Kernel {
+        name: "experts_up_coop",
+        local: &[TILE],
+        loads: Loads::Matrices,
+        constants: &["KIND", "FRAGMENTS_M", "FRAGMENTS_N", "SUBGROUPS_M", "SUBGROUPS_N", "SIDE"],
+        used: &[&[0, 2, 2, 4, 1, 16], &[2, 2, 2, 4, 1, 16], &[3, 2, 2, 4, 1, 16]],
+    },
+    Kernel {
+        name: "experts_down_coop",
+        local: &[TILE],
+        loads: Loads::Matrices,
+        constants: &["FRAGMENTS_M", "FRAGMENTS_N", "SUBGROUPS_M", "SUBGROUPS_N", "SIDE"],
+        used: &[&[2, 2, 4, 1, 16]],
+    },
+    Kernel {
         name: "experts_up_tile",
         local: &[TILE],
         loads: Loads::Tile,

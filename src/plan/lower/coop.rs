@@ -1,10 +1,11 @@
-//! Linear maps of prompts by cooperative matrices, on devices that have them.
+//! Linear maps and experts of prompts by cooperative matrices, on devices that have them.
 
 use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
-use super::pending::View;
+use super::pending::{Tiles, View, glu_numbers};
 use super::{Lower, Matrices, groups};
 use crate::formats::Format;
-use crate::graph::WeightId;
+use crate::graph::{Node, WeightId};
+use crate::ops::Op;
 use petgraph::graph::NodeIndex;
 
 /// Threads of `halves.comp`.
@@ -26,8 +27,26 @@ impl Tile {
     /// Where a driver works matrices out by scalars, which only has those with sides of 8: a quarter of the code to compile.
     const SCALAR: Tile = Tile { fragments: [2, 1], subgroups: [2, 2] };
 
-    fn of(matrices: Matrices) -> Tile {
+    /// For the items of one expert (`grouped::ITEMS` rows), of which there are few.
+    const EXPERTS: Tile = Tile { fragments: [2, 2], subgroups: [4, 1] };
+    const SCALAR_EXPERTS: Tile = Tile { fragments: [2, 2], subgroups: [2, 2] };
+
+    fn dense(matrices: Matrices) -> Tile {
         if matrices.side < 16 { Tile::SCALAR } else { Tile::DENSE }
+    }
+
+    fn experts(matrices: Matrices) -> Tile {
+        if matrices.side < 16 { Tile::SCALAR_EXPERTS } else { Tile::EXPERTS }
+    }
+
+    /// The constants that the kernels have from FRAGMENTS_M on.
+    fn constants(self, matrices: Matrices) -> [u32; 5] {
+        let ([a, b], [m, n]) = (self.fragments, self.subgroups);
+        [a, b, m, n, matrices.side]
+    }
+
+    fn local(self, matrices: Matrices) -> u32 {
+        matrices.subgroup * self.subgroups[0] * self.subgroups[1]
     }
 
     /// Outputs and rows of a workgroup, with matrices of `side`.
@@ -65,14 +84,14 @@ impl Lower<'_> {
         self.shape.matrices.filter(|_| exact(format))
     }
 
-    /// The rows of a view in halves, as `halves.comp` makes them: codes and scales. Readers share them.
-    pub fn halves(&mut self, index: NodeIndex, x: View, n: u32) -> [Buf; 2] {
+    /// Rows of `count` vectors of `n` values in halves, as `halves.comp` makes them: codes and scales. Readers share them.
+    pub fn halves(&mut self, index: NodeIndex, x: View, [n, count]: [u32; 2]) -> [Buf; 2] {
         if let Some((_, _, made)) = self.halves.iter().find(|(v, m, _)| (*v, *m) == (x, n)) {
             return *made;
         }
         let name = |what: &str| format!("{} {what}", self.node(index).path());
         let (codes, scales) = (name("halves"), name("scales of halves"));
-        let made = [self.transient(codes, n.next_multiple_of(64)), self.transient(scales, 1)];
+        let made = [self.transient(codes, count * n.next_multiple_of(64)), self.transient(scales, count)];
         let dispatch = Dispatch {
             kernel: "halves",
             variant: None,
@@ -80,7 +99,7 @@ impl Lower<'_> {
             push: vec![Push::U32(n), Push::U32(x.stride), Push::U32(x.off)],
             set0: vec![Bind::read(x.buf), Bind::write(made[0]), Bind::write(made[1])],
             set1: vec![],
-            groups: (Count::Fixed(1), Count::Rows(1)),
+            groups: (Count::Fixed(count), Count::Rows(1)),
             bytes: 0,
         };
         self.emit_part(index, "halves", dispatch);
@@ -91,17 +110,15 @@ impl Lower<'_> {
     /// The dispatch of a linear map by matrices.
     pub fn coop(&mut self, matrices: Matrices, map: Map) -> Dispatch {
         let Map { index, w, bias, inp, out, x, y, add, gather } = map;
-        let [codes, scales] = self.halves(index, x, inp);
-        let tile = Tile::of(matrices);
+        let [codes, scales] = self.halves(index, x, [inp, 1]);
+        let tile = Tile::dense(matrices);
         let [outs, rows] = tile.sides(matrices.side);
-        let [m, n] = tile.subgroups;
-        let local = matrices.subgroup * m * n;
         let a = add.unwrap_or(View { buf: Buf::Dummy, stride: 0, off: 0, head: 0 });
         let flags = [u32::from(bias.is_some()), u32::from(add.is_some()), u32::from(gather)];
         Dispatch {
             kernel: "linear_coop",
             variant: Some(self.variant(w)),
-            spec: [&[local], &flags[..], &tile.fragments, &tile.subgroups, &[matrices.side]].concat(),
+            spec: [&[tile.local(matrices)], &flags[..], &tile.constants(matrices)].concat(),
             push: vec![
                 Push::Codes(w),
                 Push::Scales(w),
@@ -118,6 +135,85 @@ impl Lower<'_> {
             set1: vec![],
             groups: (groups(out, outs), if gather { Count::Outputs(rows) } else { Count::Rows(rows) }),
             bytes: self.bytes(w),
+        }
+    }
+
+    /// The first pass of a prompt's experts by matrices: `x` as `grouped` has it, to `hidden`.
+    pub fn experts_up_coop(
+        &mut self,
+        matrices: Matrices,
+        index: NodeIndex,
+        x: View,
+        tiles: Tiles,
+        hidden: Buf,
+    ) -> Dispatch {
+        let node = self.node(index);
+        let Op::MoeExperts { inp, ff, k, kind, .. } = node.op else { unreachable!("MoeExperts") };
+        let (gate, up) = (node.weights[0], node.weights[1]);
+        let [codes, scales] = self.halves(index, x, [inp as u32, 1]);
+        let (number, [p0, p1]) = glu_numbers(kind);
+        let tile = Tile::experts(matrices);
+        let [both, _] = tile.sides(matrices.side);
+        Dispatch {
+            kernel: "experts_up_coop",
+            variant: Some(self.variant(gate)),
+            spec: [&[tile.local(matrices), number], &tile.constants(matrices)[..]].concat(),
+            push: vec![
+                Push::Experts(gate),
+                Push::Experts(up),
+                Push::U32(inp as u32),
+                Push::U32(ff as u32),
+                Push::U32(k as u32),
+                Push::U32(self.group(gate)),
+                Push::F32(p0),
+                Push::F32(p1),
+            ],
+            set0: [codes, tiles.items, tiles.list, scales]
+                .map(Bind::read)
+                .into_iter()
+                .chain([Bind::write(hidden)])
+                .collect(),
+            set1: vec![],
+            groups: (groups(ff as u32, both / 2), self.count_tiles(node)),
+            bytes: self.bytes(gate) + self.bytes(up),
+        }
+    }
+
+    /// The products of all items with a slice of their experts' matrices, by matrices: `a` is the hidden values in halves.
+    pub fn experts_down_coop(
+        &self,
+        matrices: Matrices,
+        node: &Node,
+        a: [Buf; 2],
+        tiles: Tiles,
+        products: Buf,
+        [from, slice]: [u32; 2],
+    ) -> Dispatch {
+        let Op::MoeExperts { ff, out, .. } = node.op else { unreachable!("MoeExperts") };
+        let w = node.weights[2];
+        let width = slice.min(out as u32 - from);
+        let tile = Tile::experts(matrices);
+        let [outs, _] = tile.sides(matrices.side);
+        Dispatch {
+            kernel: "experts_down_coop",
+            variant: Some(self.variant(w)),
+            spec: [&[tile.local(matrices)], &tile.constants(matrices)[..]].concat(),
+            push: vec![
+                Push::Experts(w),
+                Push::U32(ff as u32),
+                Push::U32(out as u32),
+                Push::U32(from),
+                Push::U32(slice),
+                Push::U32(self.group(w)),
+            ],
+            set0: [a[0], tiles.items, tiles.list, a[1]]
+                .map(Bind::read)
+                .into_iter()
+                .chain([Bind::write(products)])
+                .collect(),
+            set1: vec![],
+            groups: (groups(width, outs), self.count_tiles(node)),
+            bytes: self.bytes(w) * u64::from(width) / out as u64,
         }
     }
 }

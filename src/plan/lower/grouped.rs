@@ -9,7 +9,7 @@ use crate::graph::Node;
 use crate::ops::Op;
 use petgraph::graph::NodeIndex;
 
-/// Items of a tile at most: `ROWS` of `experts_tile.glsl`, `ITEMS` of `group.comp`.
+/// Items of a tile at most: `ROWS` of `experts_tile.glsl`, `ITEMS` of `group.comp`, and the rows of `coop::Tile::EXPERTS`.
 const ITEMS: u32 = 32;
 /// Threads of the kernels of tiles, one for each four outputs of four items, and their outputs: of two matrices, or of two runs
 /// of one.
@@ -34,7 +34,7 @@ fn slice(out: u32, items: u32) -> u32 {
 
 impl Lower<'_> {
     /// Tiles of a step's items, as many as there can be.
-    fn count_tiles(&self, node: &Node) -> Count {
+    pub fn count_tiles(&self, node: &Node) -> Count {
         let Op::MoeExperts { k, experts, .. } = node.op else { unreachable!("MoeExperts") };
         Count::Tiles { experts: experts as u32, k: k as u32, per: ITEMS }
     }
@@ -65,8 +65,8 @@ impl Lower<'_> {
     /// The experts' first pass for a prompt's rows.
     pub fn grouped(&mut self, index: NodeIndex) -> Repr {
         let node = self.node(index);
-        let Op::MoeExperts { inp, ff, k, kind, .. } = node.op else { unreachable!("MoeExperts") };
-        let (gate, up) = (node.weights[0], node.weights[1]);
+        let Op::MoeExperts { ff, k, .. } = node.op else { unreachable!("MoeExperts") };
+        let gate = node.weights[0];
         let x = match self.format(gate) {
             Format::E8 => self.rotated(index).view,
             _ => {
@@ -77,8 +77,22 @@ impl Lower<'_> {
         let route = self.force(node.inputs[1]);
         let tiles = self.emit_group(index, route);
         let hidden = self.transient(format!("{} hidden", node.path()), (k * ff) as u32);
+        let dispatch = match self.matrices(self.format(gate)) {
+            Some(matrices) => self.experts_up_coop(matrices, index, x, tiles, hidden),
+            None => self.up(node, x, tiles, hidden),
+        };
+        self.emit(index, &[], dispatch);
+        self.rotate_hidden(index, hidden);
+        let hidden = Hidden { buf: hidden, tiles: Some(tiles) };
+        Repr::Pending(Pending::Experts { node: index, hidden, adds: vec![], nodes: vec![] })
+    }
+
+    /// Gates, ups and activations of all items.
+    fn up(&self, node: &Node, x: View, tiles: Tiles, hidden: Buf) -> Dispatch {
+        let Op::MoeExperts { inp, ff, k, kind, .. } = node.op else { unreachable!("MoeExperts") };
+        let (gate, up) = (node.weights[0], node.weights[1]);
         let (number, [p0, p1]) = glu_numbers(kind);
-        let dispatch = Dispatch {
+        Dispatch {
             kernel: "experts_up_tile",
             variant: Some(self.variant(gate)),
             spec: vec![TILE, number],
@@ -98,11 +112,7 @@ impl Lower<'_> {
             set1: vec![],
             groups: (groups(ff as u32, OUTS), self.count_tiles(node)),
             bytes: self.bytes(gate) + self.bytes(up),
-        };
-        self.emit(index, &[], dispatch);
-        self.rotate_hidden(index, hidden);
-        let hidden = Hidden { buf: hidden, tiles: Some(tiles) };
-        Repr::Pending(Pending::Experts { node: index, hidden, adds: vec![], nodes: vec![] })
+        }
     }
 
     /// The experts' second pass for a prompt's rows, slice by slice of the outputs: products of all items, then their sums.
@@ -117,14 +127,21 @@ impl Lower<'_> {
         (last, fused): (NodeIndex, &[NodeIndex]),
     ) {
         let node = self.node(index);
-        let Op::MoeExperts { k, out, .. } = node.op else { unreachable!("MoeExperts") };
+        let Op::MoeExperts { ff, k, out, .. } = node.op else { unreachable!("MoeExperts") };
         let slice = slice(out as u32, self.shape.rows * k as u32);
         let products = self.transient(format!("{} products", node.path()), k as u32 * slice);
         let slices = (out as u32).div_ceil(slice);
+        let matrices = self.matrices(self.format(node.weights[2]));
+        let ff = ff as u32;
+        let rows = View { buf: hidden, stride: k as u32 * ff, off: 0, head: ff };
+        let coop = matrices.map(|m| (m, self.halves(index, rows, [ff, k as u32])));
         for number in 0..slices {
             let from = number * slice;
             let name = |what: &str| if slices == 1 { what.into() } else { format!("{what} {}", number + 1) };
-            let dispatch = self.down(node, hidden, tiles, products, [from, slice]);
+            let dispatch = match coop {
+                Some((m, halves)) => self.experts_down_coop(m, node, halves, tiles, products, [from, slice]),
+                None => self.down(node, hidden, tiles, products, [from, slice]),
+            };
             self.emit_part(index, &name("products"), dispatch);
             let dispatch = self.sum(node, [products, route], y, added, [from, slice]);
             match number + 1 == slices {
