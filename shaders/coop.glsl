@@ -2,7 +2,7 @@
 //
 // A workgroup has OUTS matrix rows by ROWS input rows, and SUBGROUPS_M x SUBGROUPS_N subgroups of FRAGMENTS_M x FRAGMENTS_N
 // matrices each. Thirty-two columns at a time lie in shared memory: weights as halves, which hold a code exactly, and both
-// halves of the inputs; the next are on their way from memory meanwhile. Each 32 columns have sums of their own, which
+// halves of the inputs; the next are on their way from memory meanwhile. Each FOLD (1 or 2) of them have sums of their own, which
 // get the factors of their groups and are added to f32 sums outside: cooperative matrices may round their own sums down.
 //
 // The kernel declares
@@ -24,7 +24,8 @@ const uint COLS = 32;
 const uint LOADS = COLS / 8;
 const uint PITCH = LOADS + 1;
 
-const uint WEIGHT_TASKS = (OUTS / 4) * (COLS / CHUNK);
+// A quad and eight columns each: the invocations that share a longer chunk fetch all of its words.
+const uint WEIGHT_TASKS = (OUTS / 4) * LOADS;
 const uint WEIGHTS_EACH = (WEIGHT_TASKS + LOCAL - 1) / LOCAL;
 const uint INPUT_TASKS = ROWS * 2 * LOADS;
 const uint INPUTS_EACH = (INPUT_TASKS + LOCAL - 1) / LOCAL;
@@ -47,18 +48,18 @@ struct Staged {
     uvec4 inputs[INPUTS_EACH];
 };
 
-uint weight_chunk(uint task) { return task % (COLS / CHUNK); }
-uint weight_quad(uint task) { return task / (COLS / CHUNK); }
+uint weight_load(uint task) { return task % LOADS; }
+uint weight_quad(uint task) { return task / LOADS; }
 
 void load_weights(uint wide, uint col, uint group, inout Staged staged) {
     [[unroll]] for (uint i = 0; i < WEIGHTS_EACH; i++) {
         uint task = i * LOCAL + gl_LocalInvocationIndex;
         if (WEIGHT_TASKS % LOCAL != 0 && task >= WEIGHT_TASKS) break;
         Weight at = weight_of(weight_quad(task));
-        uint chunk = col / CHUNK + weight_chunk(task);
+        uint chunk = (col + 8 * weight_load(task)) / CHUNK;
         fetch(at.w, at.s, at.quad, wide, chunk, staged.codes[i]);
 #if SCALES == SCALES_GROUP
-        if (weight_chunk(task) == 0) staged.factors[i] = group_scales(at.w, at.s, at.quad, wide, chunk, group);
+        if (weight_load(task) == 0) staged.factors[i] = group_scales(at.w, at.s, at.quad, wide, chunk, group);
 #endif
     }
 }
@@ -76,14 +77,11 @@ void put(Staged staged) {
     [[unroll]] for (uint i = 0; i < WEIGHTS_EACH; i++) {
         uint task = i * LOCAL + gl_LocalInvocationIndex;
         if (WEIGHT_TASKS % LOCAL != 0 && task >= WEIGHT_TASKS) break;
-        uint at = 4 * weight_quad(task) * PITCH + weight_chunk(task) * (CHUNK / 8);
-        [[unroll]] for (uint k = 0; k < 4; k++) {
-            [[unroll]] for (uint part = 0; part < CHUNK / 8; part++) {
-                weight_tile[at + k * PITCH + part] = decode_halves(staged.codes[i], k, part);
-            }
-        }
+        uint at = 4 * weight_quad(task) * PITCH + weight_load(task);
+        uint part = weight_load(task) % (CHUNK / 8);
+        [[unroll]] for (uint k = 0; k < 4; k++) weight_tile[at + k * PITCH] = decode_halves(staged.codes[i], k, part);
 #if SCALES == SCALES_GROUP
-        if (weight_chunk(task) == 0) scale_tile[weight_quad(task)] = staged.factors[i];
+        if (weight_load(task) == 0) scale_tile[weight_quad(task)] = staged.factors[i];
 #endif
     }
     [[unroll]] for (uint i = 0; i < INPUTS_EACH; i++) {
@@ -103,11 +101,15 @@ uint subgroup_n() { return gl_SubgroupID / SUBGROUPS_M; }
 uint fragment_row(uint n) { return SIDE * (subgroup_n() * FRAGMENTS_N + n); }
 
 MATRIX_SUM sums[FRAGMENTS_M * FRAGMENTS_N];
+// Those of a group's columns so far.
+MATRIX_SUM part[FRAGMENTS_M * FRAGMENTS_N];
 
-// Adds the products of what lies in shared memory to `sums`.
-void multiply() {
-    MATRIX_SUM part[FRAGMENTS_M * FRAGMENTS_N];
+void clear_part() {
     [[unroll]] for (uint i = 0; i < FRAGMENTS_M * FRAGMENTS_N; i++) part[i] = MATRIX_SUM(0.0);
+}
+
+// Adds the products of what lies in shared memory to `part`.
+void multiply() {
     [[unroll]] for (uint k = 0; k < COLS / SIDE; k++) {
         MATRIX_A a[FRAGMENTS_M];
         [[unroll]] for (uint m = 0; m < FRAGMENTS_M; m++) {
@@ -126,6 +128,10 @@ void multiply() {
             }
         }
     }
+}
+
+// Adds `part` with its factors, which lie in shared memory, to the sums.
+void fold() {
     [[unroll]] for (uint m = 0; m < FRAGMENTS_M; m++) {
 #if SCALES == SCALES_GROUP
         // The same factor along a matrix row: a stride of zero.
@@ -154,7 +160,9 @@ void product(uint cols, uint group) {
             load_weights(wide, col + COLS, group, staged);
             load_inputs(wide / 8, col + COLS, staged);
         }
+        if (col % (COLS * FOLD) == 0) clear_part();
         multiply();
+        if ((col + COLS) % (COLS * FOLD) == 0) fold();
     }
 }
 

@@ -12,6 +12,7 @@ layout(constant_id = 2) const uint FRAGMENTS_N = 2;
 layout(constant_id = 3) const uint SUBGROUPS_M = 4;
 layout(constant_id = 4) const uint SUBGROUPS_N = 1;
 layout(constant_id = 5) const uint SIDE = 16;
+layout(constant_id = 6) const uint FOLD = 2;
 
 #define MATRICES
 #include "format.glsl"

@@ -38,6 +38,10 @@ float row_largest(uint at) {
     return m;
 }
 
+// The eleven bits that an f16 has, by the bits themselves: NVIDIA's compiler takes what was packed and unpacked for what it was, and
+// nothing would be left for the lower half.
+vec2 upper(vec2 v) { return uintBitsToFloat((floatBitsToUint(v) + 0x1000u) & 0xffffe000u); }
+
 void main() {
     // A row may have several such vectors, one behind the other.
     uint row = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
@@ -56,8 +60,9 @@ void main() {
         uvec4 high, low;
         [[unroll]] for (uint k = 0; k < 4; k++) {
             vec2 v = vec2(a[k], b[k]);
-            high[k] = packHalf2x16(v);
-            low[k] = packHalf2x16(v - unpackHalf2x16(high[k]));
+            vec2 top = upper(v);
+            high[k] = packHalf2x16(top);
+            low[k] = packHalf2x16(v - top);
         }
         y[2 * row * plane + i] = high;
         y[(2 * row + 1) * plane + i] = low;
