@@ -2,7 +2,7 @@
 //
 // A workgroup has OUTS matrix rows by ROWS input rows, and SUBGROUPS_M x SUBGROUPS_N subgroups of FRAGMENTS_M x FRAGMENTS_N
 // matrices each. Thirty-two columns at a time lie in shared memory: weights as halves, which hold a code exactly, and both
-// halves of the inputs; the next are on their way from memory meanwhile. Each FOLD (1 or 2) of them have sums of their own, which
+// halves of the inputs; the next are on their way from memory meanwhile. Each 32 columns have sums of their own, which
 // get the factors of their groups and are added to f32 sums outside: cooperative matrices may round their own sums down.
 //
 // The kernel declares
@@ -10,7 +10,8 @@
 //   x                  the inputs (uvec4)
 //   row_begin(r)       where the high halves of the workgroup's row r begin in it, or ~0 for a row that is not there; the low
 //                      halves lie a plane further on
-//   rows_there()       how many rows are: the first ones; matrices of others alone are not multiplied
+//   FEW_ROWS           how many rows are there: the first ones; matrices of others alone are not multiplied. Left out where most
+//                      workgroups are full: the branch costs more than it saves
 //   weight_of(quad)    the matrix that a quad of the workgroup's OUTS rows belongs to, and its number there
 //   REGIONS            how many matrices of results a subgroup puts down at once
 
@@ -101,15 +102,11 @@ uint subgroup_n() { return gl_SubgroupID / SUBGROUPS_M; }
 uint fragment_row(uint n) { return SIDE * (subgroup_n() * FRAGMENTS_N + n); }
 
 MATRIX_SUM sums[FRAGMENTS_M * FRAGMENTS_N];
-// Those of a group's columns so far.
-MATRIX_SUM part[FRAGMENTS_M * FRAGMENTS_N];
 
-void clear_part() {
-    [[unroll]] for (uint i = 0; i < FRAGMENTS_M * FRAGMENTS_N; i++) part[i] = MATRIX_SUM(0.0);
-}
-
-// Adds the products of what lies in shared memory to `part`.
+// Adds the products of what lies in shared memory, with their factors, to `sums`.
 void multiply() {
+    MATRIX_SUM part[FRAGMENTS_M * FRAGMENTS_N];
+    [[unroll]] for (uint i = 0; i < FRAGMENTS_M * FRAGMENTS_N; i++) part[i] = MATRIX_SUM(0.0);
     [[unroll]] for (uint k = 0; k < COLS / SIDE; k++) {
         MATRIX_A a[FRAGMENTS_M];
         [[unroll]] for (uint m = 0; m < FRAGMENTS_M; m++) {
@@ -118,7 +115,9 @@ void multiply() {
         }
         [[unroll]] for (uint half_ = 0; half_ < 2; half_++) {
             [[unroll]] for (uint n = 0; n < FRAGMENTS_N; n++) {
-                if (fragment_row(n) >= rows_there()) break;
+#ifdef FEW_ROWS
+                if (fragment_row(n) >= FEW_ROWS) break;
+#endif
                 uint row = half_ * ROWS + fragment_row(n);
                 MATRIX_B b;
                 coopMatLoad(b, input_tile, row * PITCH + k * SIDE / 8, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
@@ -128,10 +127,6 @@ void multiply() {
             }
         }
     }
-}
-
-// Adds `part` with its factors, which lie in shared memory, to the sums.
-void fold() {
     [[unroll]] for (uint m = 0; m < FRAGMENTS_M; m++) {
 #if SCALES == SCALES_GROUP
         // The same factor along a matrix row: a stride of zero.
@@ -160,9 +155,7 @@ void product(uint cols, uint group) {
             load_weights(wide, col + COLS, group, staged);
             load_inputs(wide / 8, col + COLS, staged);
         }
-        if (col % (COLS * FOLD) == 0) clear_part();
         multiply();
-        if ((col + COLS) % (COLS * FOLD) == 0) fold();
     }
 }
 

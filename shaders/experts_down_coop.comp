@@ -12,7 +12,6 @@ layout(constant_id = 2) const uint FRAGMENTS_N = 2;
 layout(constant_id = 3) const uint SUBGROUPS_M = 4;
 layout(constant_id = 4) const uint SUBGROUPS_N = 1;
 layout(constant_id = 5) const uint SIDE = 16;
-layout(constant_id = 6) const uint FOLD = 2;
 
 #define MATRICES
 #include "format.glsl"
@@ -40,11 +39,11 @@ const uint OUTS = SIDE * FRAGMENTS_M * SUBGROUPS_M;
 uvec3 tile;
 uvec4 at;
 
-uint rows_there() { return tile.z; }
 uint row_begin(uint r) { return r < tile.z ? begins[r] : ~0u; }
 
 Weight weight_of(uint quad) { return quad_of_matrix(at.xy, at.zw, (from + OUTS * gl_WorkGroupID.x) / 4 + quad, out_); }
 
+#define FEW_ROWS tile.z
 #define REGIONS 1
 #include "coop.glsl"
 

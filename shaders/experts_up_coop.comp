@@ -13,7 +13,6 @@ layout(constant_id = 3) const uint FRAGMENTS_N = 2;
 layout(constant_id = 4) const uint SUBGROUPS_M = 4;
 layout(constant_id = 5) const uint SUBGROUPS_N = 1;
 layout(constant_id = 6) const uint SIDE = 16;
-layout(constant_id = 7) const uint FOLD = 2;
 
 #define MATRICES
 #include "format.glsl"
@@ -46,7 +45,6 @@ uvec3 tile;
 uvec4 gate_at;
 uvec4 up_at;
 
-uint rows_there() { return tile.z; }
 uint row_begin(uint r) { return r < tile.z ? begins[r] : ~0u; }
 
 // The first output of pair p of a subgroup's matrices.
@@ -60,6 +58,7 @@ Weight weight_of(uint quad) {
     return quad_of_matrix(at.xy, at.zw, (first + 4 * quad % SIDE) / 4, ff);
 }
 
+#define FEW_ROWS tile.z
 #define REGIONS 2
 #include "coop.glsl"
 

@@ -14,7 +14,6 @@ layout(constant_id = 5) const uint FRAGMENTS_N = 2;
 layout(constant_id = 6) const uint SUBGROUPS_M = 2;
 layout(constant_id = 7) const uint SUBGROUPS_N = 4;
 layout(constant_id = 8) const uint SIDE = 16;
-layout(constant_id = 9) const uint FOLD = 2;
 
 #define MATRICES
 #include "params.glsl"

@@ -14,7 +14,7 @@ pub struct Kernel {
 }
 
 /// Constants that change how work is shared out and no code, but for that which repeats: one value of each is compiled.
-pub const SHARING: [&str; 3] = ["QUADS", "DEPTH", "FOLD"];
+pub const SHARING: [&str; 2] = ["QUADS", "DEPTH"];
 
 /// The loops over weights of a kernel.
 #[derive(Clone, Copy)]
@@ -124,15 +124,15 @@ pub const KERNELS: &[Kernel] = &[
         name: "experts_up_coop",
         local: &[TILE],
         loads: Loads::Matrices,
-        constants: &["KIND", "FRAGMENTS_M", "FRAGMENTS_N", "SUBGROUPS_M", "SUBGROUPS_N", "SIDE", "FOLD"],
-        used: &[&[0, 2, 2, 4, 1, 16, 2], &[2, 2, 2, 4, 1, 16, 2], &[3, 2, 2, 4, 1, 16, 2]],
+        constants: &["KIND", "FRAGMENTS_M", "FRAGMENTS_N", "SUBGROUPS_M", "SUBGROUPS_N", "SIDE"],
+        used: &[&[0, 2, 2, 4, 1, 16], &[2, 2, 2, 4, 1, 16], &[3, 2, 2, 4, 1, 16]],
     },
     Kernel {
         name: "experts_down_coop",
         local: &[TILE],
         loads: Loads::Matrices,
-        constants: &["FRAGMENTS_M", "FRAGMENTS_N", "SUBGROUPS_M", "SUBGROUPS_N", "SIDE", "FOLD"],
-        used: &[&[2, 2, 4, 1, 16, 2]],
+        constants: &["FRAGMENTS_M", "FRAGMENTS_N", "SUBGROUPS_M", "SUBGROUPS_N", "SIDE"],
+        used: &[&[2, 2, 4, 1, 16]],
     },
     Kernel {
         name: "experts_up_tile",
@@ -186,22 +186,12 @@ pub const KERNELS: &[Kernel] = &[
         name: "linear_coop",
         local: &[TILE],
         loads: Loads::Matrices,
-        constants: &[
-            "BIAS",
-            "ADD",
-            "GATHER",
-            "FRAGMENTS_M",
-            "FRAGMENTS_N",
-            "SUBGROUPS_M",
-            "SUBGROUPS_N",
-            "SIDE",
-            "FOLD",
-        ],
+        constants: &["BIAS", "ADD", "GATHER", "FRAGMENTS_M", "FRAGMENTS_N", "SUBGROUPS_M", "SUBGROUPS_N", "SIDE"],
         used: &[
-            &[0, 0, 0, 4, 2, 2, 2, 16, 2],
-            &[0, 0, 1, 4, 2, 2, 2, 16, 2],
-            &[0, 1, 0, 4, 2, 2, 2, 16, 2],
-            &[1, 0, 0, 4, 2, 2, 2, 16, 2],
+            &[0, 0, 0, 4, 2, 2, 2, 16],
+            &[0, 0, 1, 4, 2, 2, 2, 16],
+            &[0, 1, 0, 4, 2, 2, 2, 16],
+            &[1, 0, 0, 4, 2, 2, 2, 16],
         ],
     },
     Kernel {

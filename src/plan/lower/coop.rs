@@ -40,9 +40,9 @@ impl Tile {
     }
 
     /// The constants that the kernels have from FRAGMENTS_M on.
-    fn constants(self, matrices: Matrices, format: Format) -> [u32; 6] {
+    fn constants(self, matrices: Matrices) -> [u32; 5] {
         let ([a, b], [m, n]) = (self.fragments, self.subgroups);
-        [a, b, m, n, matrices.side, fold(format)]
+        [a, b, m, n, matrices.side]
     }
 
     fn local(self, matrices: Matrices) -> u32 {
@@ -61,15 +61,6 @@ fn exact(format: Format) -> bool {
         Format::F32 | Format::Bf16 => false,
         Format::Int4Grouped { group } => group.is_multiple_of(STEP),
         _ => true,
-    }
-}
-
-/// Steps of columns that share a group's factor, up to two.
-fn fold(format: Format) -> u32 {
-    match format {
-        Format::Mxfp4 | Format::E8 => 1,
-        Format::Int4Grouped { group } if !group.is_multiple_of(2 * STEP) => 1,
-        _ => 2,
     }
 }
 
@@ -127,7 +118,7 @@ impl Lower<'_> {
         Dispatch {
             kernel: "linear_coop",
             variant: Some(self.variant(w)),
-            spec: [&[tile.local(matrices)], &flags[..], &tile.constants(matrices, self.format(w))].concat(),
+            spec: [&[tile.local(matrices)], &flags[..], &tile.constants(matrices)].concat(),
             push: vec![
                 Push::Codes(w),
                 Push::Scales(w),
@@ -166,7 +157,7 @@ impl Lower<'_> {
         Dispatch {
             kernel: "experts_up_coop",
             variant: Some(self.variant(gate)),
-            spec: [&[tile.local(matrices), number], &tile.constants(matrices, self.format(gate))[..]].concat(),
+            spec: [&[tile.local(matrices), number], &tile.constants(matrices)[..]].concat(),
             push: vec![
                 Push::Experts(gate),
                 Push::Experts(up),
@@ -206,7 +197,7 @@ impl Lower<'_> {
         Dispatch {
             kernel: "experts_down_coop",
             variant: Some(self.variant(w)),
-            spec: [&[tile.local(matrices)], &tile.constants(matrices, self.format(w))[..]].concat(),
+            spec: [&[tile.local(matrices)], &tile.constants(matrices)[..]].concat(),
             push: vec![
                 Push::Experts(w),
                 Push::U32(ff as u32),

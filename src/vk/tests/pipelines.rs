@@ -26,13 +26,24 @@ fn the_build_reflected_the_test_kernels() {
     assert!(SHADERS.iter().all(|s| s.spirv[0] == 0x0723_0203 && s.push_size <= 128));
 }
 
-/// With the constants as compiled, but for the workgroup size.
+/// With the constants as compiled, but for the workgroup size and, with cooperative matrices, all: the layer knows the sides of
+/// matrices by the constants alone. The last five say how subgroups lie over a tile.
 #[test]
 fn every_kernel_makes_a_pipeline() {
     let Some(bench) = bench() else { return };
     for shader in SHADERS {
-        let constants: Vec<_> = shader.local_size_ids.iter().flatten().map(|&id| (id, 64)).collect();
-        let (subgroup_size, capture) = (None, Capture::Nothing);
+        let mut constants: Vec<_> = shader.local_size_ids.iter().flatten().map(|&id| (id, 64)).collect();
+        let (mut subgroup_size, capture) = (None, Capture::Nothing);
+        if shader.multiplies_matrices()
+            && let Ok((subgroup, side)) = bench.device.capabilities().matrices()
+        {
+            let last = [2, 2, 2, 2, side];
+            let first = shader.spec_ids.len() - last.len();
+            constants = vec![(0, 4 * subgroup)];
+            constants.extend(shader.spec_ids[1..first].iter().map(|&id| (id, 0)));
+            constants.extend(shader.spec_ids[first..].iter().copied().zip(last));
+            subgroup_size = Some(subgroup);
+        }
         let desc = PipelineDesc { label: shader.name, shader, constants: &constants, subgroup_size, capture };
         match Pipeline::new(&bench.device, &bench.cache, &desc) {
             Ok(_) => {}
