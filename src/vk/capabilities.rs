@@ -55,13 +55,13 @@ impl Capabilities {
     }
 
     /// Square matrices of f16 that a subgroup multiplies together, with sums in f32: the subgroup's size and the side of the
-    /// largest; or what is missing for kernels that do.
+    /// largest that kernels use (8 or 16); or what is missing for kernels that do.
     pub fn matrices(&self) -> Support<(u32, u32)> {
         let what = "square matrices of f16";
         let f = &self.features;
         let side = |m: &CooperativeMatrix| {
             let [side, n, k] = m.mnk;
-            let fits = side == n && side == k && [8, 16, 32].contains(&side);
+            let fits = side == n && side == k && [8, 16].contains(&side);
             (fits && m.types == ["f16", "f16", "f32", "f32"]).then_some(side)
         };
         let sides = f.cooperative_matrix.clone()?.iter().filter_map(side).max();

@@ -52,7 +52,7 @@ pub struct Shape {
 pub struct Matrices {
     /// Invocations of the subgroup.
     pub subgroup: u32,
-    /// Rows, columns and inner dimension, all the same: a multiple of 8 that divides 32.
+    /// Rows, columns and inner dimension, all the same: 8 or 16, for which tiles fit into 32 KiB of shared memory.
     pub side: u32,
 }
 
