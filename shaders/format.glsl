@@ -53,18 +53,14 @@ uint quad_at(uint quad, uint items) { return (quad / 4) * items * 4 + quad % 4; 
 void prepare_format() {}
 #endif
 
-#ifdef MATRICES
 // The same eight weights as halves, exact for the formats that matrices take: columns 0 and 4 in a word, then 1 and 5, 2 and
 // 6, 3 and 7, as masks find them in codes of a nibble. `halves.comp` puts inputs in the same order.
-#ifdef DECODES_HALVES
-uvec4 decode_halves(uvec4 f[WORDS], uint k, uint part) { return coded_halves(f, k, part); }
-#else
+#if defined(MATRICES) && !defined(DECODES_HALVES)
 uvec4 decode_halves(uvec4 f[WORDS], uint k, uint part) {
     Eight v = decode(f, k, part);
     return uvec4(packHalf2x16(vec2(v.lo.x, v.hi.x)), packHalf2x16(vec2(v.lo.y, v.hi.y)),
                  packHalf2x16(vec2(v.lo.z, v.hi.z)), packHalf2x16(vec2(v.lo.w, v.hi.w)));
 }
-#endif
 #endif
 
 // Columns with those that fill the last 64.

@@ -7,7 +7,7 @@ Eight decode(uvec4 f[WORDS], uint k, uint part) { return nibbles(f[0][k], 8.0); 
 #ifdef MATRICES
 #define DECODES_HALVES
 // As `nibbles`, two at a time: at the foot of the mantissa of 2^10, or four bits up in that of 2^6.
-uvec4 coded_halves(uvec4 f[WORDS], uint k, uint part) {
+uvec4 decode_halves(uvec4 f[WORDS], uint k, uint part) {
     uint c = f[0][k];
     uint d = c >> 8;
     uvec4 v = uvec4((c & 0x000f000fu) | 0x64006400u, (c & 0x00f000f0u) | 0x54005400u, (d & 0x000f000fu) | 0x64006400u,

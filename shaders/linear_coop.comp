@@ -5,14 +5,14 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 0) const uint LOCAL = 256;
+layout(constant_id = 0) const uint LOCAL = 128;
 layout(constant_id = 1) const uint BIAS = 0;
 layout(constant_id = 2) const uint ADD = 0;
 layout(constant_id = 3) const uint GATHER = 0;
 layout(constant_id = 4) const uint FRAGMENTS_M = 4;
 layout(constant_id = 5) const uint FRAGMENTS_N = 2;
 layout(constant_id = 6) const uint SUBGROUPS_M = 2;
-layout(constant_id = 7) const uint SUBGROUPS_N = 4;
+layout(constant_id = 7) const uint SUBGROUPS_N = 2;
 layout(constant_id = 8) const uint SIDE = 16;
 
 #define MATRICES

@@ -4,7 +4,7 @@ use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
 use super::pending::{Tiles, View, glu_numbers};
 use super::{Lower, Matrices, groups};
 use crate::formats::Format;
-use crate::graph::{Node, WeightId};
+use crate::graph::WeightId;
 use crate::ops::Op;
 use petgraph::graph::NodeIndex;
 
@@ -24,12 +24,12 @@ pub struct Tile {
 impl Tile {
     /// Of eight kinds that were tried the fastest on an H200, with 128 outputs and 64 rows where matrices have sides of 16.
     const DENSE: Tile = Tile { fragments: [4, 2], subgroups: [2, 2] };
-    /// Where a driver works matrices out by scalars, which only has those with sides of 8: a quarter of the code to compile.
-    const SCALAR: Tile = Tile { fragments: [2, 1], subgroups: [2, 2] };
+    /// Where a driver works matrices out by scalars, which only has those with sides of 8: little code to compile.
+    const SCALAR: Tile = Tile { fragments: [1, 1], subgroups: [2, 2] };
 
     /// For the items of one expert (`grouped::ITEMS` rows), of which there are few.
     const EXPERTS: Tile = Tile { fragments: [2, 2], subgroups: [4, 1] };
-    const SCALAR_EXPERTS: Tile = Tile { fragments: [2, 2], subgroups: [2, 2] };
+    const SCALAR_EXPERTS: Tile = Tile { fragments: [2, 1], subgroups: [2, 4] };
 
     fn dense(matrices: Matrices) -> Tile {
         if matrices.side < 16 { Tile::SCALAR } else { Tile::DENSE }
@@ -64,6 +64,13 @@ fn exact(format: Format) -> bool {
     }
 }
 
+/// The kernel of a prompt's experts' products by matrices: its constants, and the outputs of a workgroup.
+pub fn experts_down(matrices: Matrices) -> (&'static str, Vec<u32>, u32) {
+    let tile = Tile::experts(matrices);
+    let spec = [&[tile.local(matrices)], &tile.constants(matrices)[..]].concat();
+    ("experts_down_coop", spec, tile.sides(matrices.side)[0])
+}
+
 /// What `emit_linear` knows of a map of a prompt's rows.
 pub struct Map {
     pub index: NodeIndex,
@@ -86,7 +93,7 @@ impl Lower<'_> {
 
     /// Rows of `count` vectors of `n` values in halves, as `halves.comp` makes them: codes and scales. Readers share them.
     pub fn halves(&mut self, index: NodeIndex, x: View, [n, count]: [u32; 2]) -> [Buf; 2] {
-        if let Some((_, _, made)) = self.halves.iter().find(|(v, m, _)| (*v, *m) == (x, n)) {
+        if let Some((_, _, made)) = self.halves.iter().find(|(v, m, _)| (*v, *m) == (x, [n, count])) {
             return *made;
         }
         let name = |what: &str| format!("{} {what}", self.node(index).path());
@@ -103,7 +110,7 @@ impl Lower<'_> {
             bytes: 0,
         };
         self.emit_part(index, "halves", dispatch);
-        self.halves.push((x, n, made));
+        self.halves.push((x, [n, count], made));
         made
     }
 
@@ -176,44 +183,6 @@ impl Lower<'_> {
             set1: vec![],
             groups: (groups(ff as u32, both / 2), self.count_tiles(node)),
             bytes: self.bytes(gate) + self.bytes(up),
-        }
-    }
-
-    /// The products of all items with a slice of their experts' matrices, by matrices: `a` is the hidden values in halves.
-    pub fn experts_down_coop(
-        &self,
-        matrices: Matrices,
-        node: &Node,
-        a: [Buf; 2],
-        tiles: Tiles,
-        products: Buf,
-        [from, slice]: [u32; 2],
-    ) -> Dispatch {
-        let Op::MoeExperts { ff, out, .. } = node.op else { unreachable!("MoeExperts") };
-        let w = node.weights[2];
-        let width = slice.min(out as u32 - from);
-        let tile = Tile::experts(matrices);
-        let [outs, _] = tile.sides(matrices.side);
-        Dispatch {
-            kernel: "experts_down_coop",
-            variant: Some(self.variant(w)),
-            spec: [&[tile.local(matrices)], &tile.constants(matrices)[..]].concat(),
-            push: vec![
-                Push::Experts(w),
-                Push::U32(ff as u32),
-                Push::U32(out as u32),
-                Push::U32(from),
-                Push::U32(slice),
-                Push::U32(self.group(w)),
-            ],
-            set0: [a[0], tiles.items, tiles.list, a[1]]
-                .map(Bind::read)
-                .into_iter()
-                .chain([Bind::write(products)])
-                .collect(),
-            set1: vec![],
-            groups: (groups(width, outs), self.count_tiles(node)),
-            bytes: self.bytes(w) * u64::from(width) / out as u64,
         }
     }
 }

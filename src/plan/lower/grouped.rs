@@ -2,6 +2,7 @@
 //! once for a tile of its items.
 
 use super::super::pass::{Bind, Buf, Count, Dispatch, Push};
+use super::coop::experts_down;
 use super::pending::{Hidden, Pending, Repr, Tiles, View, glu_numbers};
 use super::{Lower, groups, unused};
 use crate::formats::Format;
@@ -131,17 +132,23 @@ impl Lower<'_> {
         let slice = slice(out as u32, self.shape.rows * k as u32);
         let products = self.transient(format!("{} products", node.path()), k as u32 * slice);
         let slices = (out as u32).div_ceil(slice);
-        let matrices = self.matrices(self.format(node.weights[2]));
         let ff = ff as u32;
-        let rows = View { buf: hidden, stride: k as u32 * ff, off: 0, head: ff };
-        let coop = matrices.map(|m| (m, self.halves(index, rows, [ff, k as u32])));
+        let sorted = [Bind::read(tiles.items), Bind::read(tiles.list)];
+        let (kernel, set0) = match self.matrices(self.format(node.weights[2])) {
+            Some(matrices) => {
+                let rows = View { buf: hidden, stride: k as u32 * ff, off: 0, head: ff };
+                let [codes, scales] = self.halves(index, rows, [ff, k as u32]).map(Bind::read);
+                (experts_down(matrices), [&[codes], &sorted[..], &[scales, Bind::write(products)]].concat())
+            }
+            None => {
+                let kernel = ("experts_down_tile", vec![TILE], 2 * OUTS);
+                (kernel, [&[Bind::read(hidden)], &sorted[..], &[Bind::write(products)]].concat())
+            }
+        };
         for number in 0..slices {
             let from = number * slice;
             let name = |what: &str| if slices == 1 { what.into() } else { format!("{what} {}", number + 1) };
-            let dispatch = match coop {
-                Some((m, halves)) => self.experts_down_coop(m, node, halves, tiles, products, [from, slice]),
-                None => self.down(node, hidden, tiles, products, [from, slice]),
-            };
+            let dispatch = self.down(node, kernel.clone(), set0.clone(), [from, slice]);
             self.emit_part(index, &name("products"), dispatch);
             let dispatch = self.sum(node, [products, route], y, added, [from, slice]);
             match number + 1 == slices {
@@ -151,15 +158,21 @@ impl Lower<'_> {
         }
     }
 
-    /// Products of all items with a slice of their experts' matrices.
-    fn down(&self, node: &Node, hidden: Buf, tiles: Tiles, products: Buf, [from, slice]: [u32; 2]) -> Dispatch {
+    /// Products of all items with a slice of their experts' matrices, by a kernel with its constants and a workgroup's outputs.
+    fn down(
+        &self,
+        node: &Node,
+        (kernel, spec, outs): (&'static str, Vec<u32>, u32),
+        set0: Vec<Bind>,
+        [from, slice]: [u32; 2],
+    ) -> Dispatch {
         let Op::MoeExperts { ff, out, .. } = node.op else { unreachable!("MoeExperts") };
         let w = node.weights[2];
         let width = slice.min(out as u32 - from);
         Dispatch {
-            kernel: "experts_down_tile",
+            kernel,
             variant: Some(self.variant(w)),
-            spec: vec![TILE],
+            spec,
             push: vec![
                 Push::Experts(w),
                 Push::U32(ff as u32),
@@ -168,9 +181,9 @@ impl Lower<'_> {
                 Push::U32(slice),
                 Push::U32(self.group(w)),
             ],
-            set0: vec![Bind::read(hidden), Bind::read(tiles.items), Bind::read(tiles.list), Bind::write(products)],
+            set0,
             set1: vec![],
-            groups: (groups(width, 2 * OUTS), self.count_tiles(node)),
+            groups: (groups(width, outs), self.count_tiles(node)),
             bytes: self.bytes(w) * u64::from(width) / out as u64,
         }
     }

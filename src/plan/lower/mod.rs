@@ -159,8 +159,8 @@ struct Lower<'a> {
     out: Lowered,
     /// What the passes being made are for.
     ending: Option<Ending>,
-    /// Inputs that lie in halves, for matrices, and where: codes and scales.
-    halves: Vec<(View, u32, [Buf; 2])>,
+    /// Inputs that lie in halves, for matrices, their width and how many a row has, and where: codes and scales.
+    halves: Vec<(View, [u32; 2], [Buf; 2])>,
 }
 
 impl<'a> Lower<'a> {

@@ -85,6 +85,8 @@ pub struct Options {
     /// Slower, to find faults: a breadcrumb behind every pass, and transients poisoned before each step (debug builds
     /// always poison).
     pub debug: bool,
+    /// Take the kernels of devices without cooperative matrices: so that one which has them tests both.
+    pub without_matrices: bool,
     /// Fail in some step, to see what happens.
     pub fault: Option<Fault>,
 }
@@ -166,7 +168,7 @@ impl Vulkan {
                 ctx: limits.ctx,
                 observe: options.observe,
                 shuffle: options.shuffle,
-                matrices: matrices(&device),
+                matrices: matrices(&device).filter(|_| !options.without_matrices),
             };
             compile(&graph, &formats, &options.rules, role, shape)
         };
