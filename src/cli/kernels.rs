@@ -76,9 +76,17 @@ pub const KERNELS: &[Kernel] = &[
     Kernel {
         name: "experts_down",
         local: &[STRIPED],
-        loads: Loads::Dots(1, &[1]),
-        constants: &["ADD0", "ADD1", "QUADS", "DEPTH"],
-        used: &[&[0, 0, QUADS, DEPTH], &[1, 0, QUADS, DEPTH], &[1, 1, QUADS, DEPTH]],
+        loads: Loads::Dots(1, &[1, 8]),
+        constants: &["ADD0", "ADD1", "QUADS", "DEPTH", "MANY", "K"],
+        used: &[
+            &[0, 0, QUADS, DEPTH, 0, 1],
+            &[1, 0, QUADS, DEPTH, 0, 1],
+            &[1, 1, QUADS, DEPTH, 0, 1],
+            &[0, 0, QUADS, DEPTH, 1, 16],
+            &[1, 0, QUADS, DEPTH, 1, 8],
+            &[1, 0, QUADS, DEPTH, 1, 6],
+            &[1, 1, QUADS, DEPTH, 1, 8],
+        ],
     },
     Kernel { name: "experts_down_tile", local: &[TILE], loads: Loads::Tile, constants: &[], used: &[&[]] },
     Kernel {
@@ -91,7 +99,7 @@ pub const KERNELS: &[Kernel] = &[
     Kernel {
         name: "experts_up",
         local: &[STRIPED],
-        loads: Loads::Dots(2, &[1]),
+        loads: Loads::Dots(2, &[1, 8]),
         constants: &[
             "NORM",
             "KIND",
@@ -106,18 +114,18 @@ pub const KERNELS: &[Kernel] = &[
             "GROUPS",
             "TOP_GROUPS",
             "GROUP_MAX",
+            "MANY",
         ],
         used: &[
-            // GLM-5.2 and Qwen3: prompts, several rows, one row; Kimi K3; DeepSeek V4.
-            &[0, 0, QUADS, DEPTH, 8, 0, 4, 0, 0, 0, 1, 1, 0],
-            &[2, 0, QUADS, DEPTH, 8, 0, 4, 0, 0, 0, 1, 1, 0],
-            &[2, 0, QUADS, DEPTH, 8, 1, 256, 0, 1, 1, 1, 1, 0],
-            &[2, 0, QUADS, DEPTH, 8, 1, 128, 1, 0, 1, 1, 1, 0],
-            &[0, 2, QUADS, DEPTH, 16, 0, 4, 0, 0, 0, 1, 1, 0],
-            &[0, 2, QUADS, DEPTH, 16, 1, 896, 0, 1, 1, 1, 1, 0],
-            &[0, 3, QUADS, DEPTH, 6, 0, 4, 0, 0, 0, 1, 1, 0],
-            &[2, 3, QUADS, DEPTH, 6, 0, 4, 0, 0, 0, 1, 1, 0],
-            &[2, 3, QUADS, DEPTH, 6, 1, 256, 2, 1, 1, 1, 1, 0],
+            // GLM-5.2 and Qwen3: several rows, one row; Kimi K3; DeepSeek V4.
+            &[2, 0, QUADS, DEPTH, 8, 0, 4, 0, 0, 0, 1, 1, 0, 1],
+            &[2, 0, QUADS, DEPTH, 8, 1, 256, 0, 1, 1, 1, 1, 0, 0],
+            &[2, 0, QUADS, DEPTH, 8, 1, 128, 1, 0, 1, 1, 1, 0, 0],
+            &[0, 2, QUADS, DEPTH, 16, 0, 4, 0, 0, 0, 1, 1, 0, 1],
+            &[0, 2, QUADS, DEPTH, 16, 1, 896, 0, 1, 1, 1, 1, 0, 0],
+            &[2, 3, QUADS, DEPTH, 6, 0, 4, 0, 0, 0, 1, 1, 0, 0],
+            &[2, 3, QUADS, DEPTH, 6, 0, 4, 0, 0, 0, 1, 1, 0, 1],
+            &[2, 3, QUADS, DEPTH, 6, 1, 256, 2, 1, 1, 1, 1, 0, 0],
         ],
     },
     Kernel {
@@ -223,7 +231,7 @@ pub const KERNELS: &[Kernel] = &[
         used: &[&[0, 512, 32], &[1, 512, 32]],
     },
     // For experts in E8.
-    Kernel { name: "rotate", local: &[LOCAL], loads: Loads::Nothing, constants: &[], used: &[&[]] },
+    Kernel { name: "rotate", local: &[LARGE], loads: Loads::Nothing, constants: &["NORM"], used: &[&[0], &[2]] },
     Kernel {
         name: "route",
         local: &[LOCAL],

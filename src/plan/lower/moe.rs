@@ -8,6 +8,12 @@ use crate::graph::Role;
 use crate::ops::{Op, ResourceId};
 use petgraph::graph::NodeIndex;
 
+/// Experts of a row whose products a workgroup of `experts_down` has shared memory for with eight rows: 16 KiB.
+const UNITED: usize = 32;
+
+/// Threads that rotate a block at most.
+const ROTATE: u32 = 512;
+
 impl Lower<'_> {
     /// The experts' first pass; the second waits for the sums behind it.
     pub fn experts(&mut self, index: NodeIndex) -> Repr {
@@ -30,7 +36,8 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "experts_up",
             variant: Some(self.variant(w)),
-            spec: [&[lie.local, x.kind, number, lie.quads, lie.depth, k as u32][..], &choice.spec].concat(),
+            spec: [&[lie.local, x.kind, number, lie.quads, lie.depth, k as u32][..], &choice.spec, &[self.many()]]
+                .concat(),
             push: vec![
                 Push::Experts(w),
                 Push::Experts(node.weights[1]),
@@ -64,30 +71,42 @@ impl Lower<'_> {
         let Op::MoeExperts { ff, k, .. } = node.op else { unreachable!("MoeExperts") };
         if self.format(node.weights[2]) == Format::E8 {
             let rows = View { buf: hidden, stride: (k * ff) as u32, off: 0, head: ff as u32 };
-            self.emit_rotate(index, "hidden rotated", rows, hidden, [ff, k]);
+            let rows = Load { view: rows, kind: 0, norm: Push::NoAddress, eps: 0.0, nodes: vec![] };
+            self.emit_rotate(index, "hidden rotated", &rows, hidden, [ff, k]);
         }
     }
 
-    /// The experts' input through the rotation that their stored matrices have been through.
+    /// The experts' input through the rotation that their stored matrices have been through. A norm before it is part of the same
+    /// pass, which then waits for no more than the router does.
     pub fn rotated(&mut self, index: NodeIndex) -> Load {
         let node = self.node(index);
         let Op::MoeExperts { inp, .. } = node.op else { unreachable!("MoeExperts") };
-        let x = self.force(node.inputs[0]);
+        let x = self.load(node.inputs[0]);
         let buf = self.transient(format!("{} rotated", node.path()), inp as u32);
-        self.emit_rotate(index, "rotated", x, buf, [inp, 1]);
+        self.emit_rotate(index, "rotated", &x, buf, [inp, 1]);
         let view = View { buf, stride: inp as u32, off: 0, head: inp as u32 };
-        Load { view, kind: 0, norm: Push::NoAddress, eps: 0.0, nodes: vec![] }
+        Load { view, kind: 0, norm: Push::NoAddress, eps: 0.0, nodes: x.nodes }
     }
 
     /// Rotates `count` vectors of `dim` values in each row of `x`, into dense rows of `to`, which may be `x` itself.
-    fn emit_rotate(&mut self, index: NodeIndex, what: &str, x: View, to: Buf, [dim, count]: [usize; 2]) {
+    fn emit_rotate(&mut self, index: NodeIndex, what: &str, x: &Load, to: Buf, [dim, count]: [usize; 2]) {
         let blocks = rotation::blocks(dim).count();
+        // Half a block's pairs each, so that steps of the transform are short; the last block is the longest.
+        let longest = 1u32 << dim.ilog2();
+        let local = (longest / 4).clamp(LOCAL, ROTATE);
         let dispatch = Dispatch {
             kernel: "rotate",
             variant: None,
-            spec: vec![LOCAL],
-            push: vec![Push::U32(dim as u32), Push::U32(blocks as u32), Push::U32(x.stride), Push::U32(x.off)],
-            set0: vec![Bind::read(x.buf), Bind::write(to)],
+            spec: vec![local, x.kind],
+            push: vec![
+                x.norm,
+                Push::U32(dim as u32),
+                Push::U32(blocks as u32),
+                Push::U32(x.view.stride),
+                Push::U32(x.view.off),
+                Push::F32(x.eps),
+            ],
+            set0: vec![Bind::read(x.view.buf), Bind::write(to)],
             set1: vec![],
             groups: (Count::Fixed((blocks * count) as u32), Count::Rows(1)),
             bytes: 0,
@@ -120,10 +139,12 @@ impl Lower<'_> {
         let w = node.weights[2];
         let add = |i: usize| added.get(i).map_or(unused(), |v| Bind::read(v.buf));
         let lie = self.stripes(w, out as u32, ff as u32);
+        let flags = [u32::from(!added.is_empty()), u32::from(added.len() > 1)];
+        let many = if k <= UNITED { self.many() } else { 0 };
         let dispatch = Dispatch {
             kernel: "experts_down",
             variant: Some(self.variant(w)),
-            spec: vec![lie.local, u32::from(!added.is_empty()), u32::from(added.len() > 1), lie.quads, lie.depth],
+            spec: vec![lie.local, flags[0], flags[1], lie.quads, lie.depth, many, if many == 1 { k as u32 } else { 1 }],
             push: vec![
                 Push::Experts(w),
                 Push::U32(ff as u32),
@@ -135,7 +156,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(hidden.buf), Bind::read(route.buf), Bind::write(y.buf), add(0), add(1)],
             set1: vec![],
-            groups: (groups(out as u32, lie.outs()), Count::Rows(1)),
+            groups: (groups(out as u32, lie.outs()), Count::Rows(if many == 1 { 8 } else { 1 })),
             bytes: self.bytes(w) * k as u64,
         };
         self.emit(last, &fused, dispatch);
