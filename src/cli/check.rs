@@ -1,6 +1,6 @@
 //! `coli check`: every value that a device makes, against the oracle.
 
-use super::args::{ActivationArgs, DeviceArgs, ModelArgs};
+use super::args::{ActivationArgs, DeviceArgs, KvArgs, ModelArgs};
 use super::device::{self, Choice};
 use super::failure::Failure;
 use crate::formats::activation::Activations;
@@ -29,6 +29,8 @@ pub struct Args {
     on: DeviceArgs,
     #[command(flatten)]
     inputs: ActivationArgs,
+    #[command(flatten)]
+    caches: KvArgs,
     /// Largest relative L2 that passes
     #[arg(long, value_name = "E", default_value_t = 1e-4)]
     tolerance: f64,
@@ -70,7 +72,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let activations = args.inputs.on(args.on.device)?;
     let model = args.model.load()?;
     let tokens = tokens(&model, PROMPT + DECODED)?;
-    let sizes = Sizes { ctx: tokens.len() as u32, slots: 1, chunk: PROMPT as u32 };
+    let sizes = Sizes { ctx: tokens.len() as u32, slots: 1, chunk: PROMPT as u32, kv: args.caches.kv };
     let (mut pair, name) = Pair::new(&args, &model, sizes, activations)?;
     let mut found = Findings::new();
     let mut different = vec![];
