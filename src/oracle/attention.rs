@@ -8,6 +8,9 @@ use crate::ops::op::Segment;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+/// A row of a cache in f32.
+type CacheRow<'a> = Cow<'a, [f32]>;
+
 /// Cache rows of a segment that a row looks at.
 fn visible(cx: &Cx, r: usize, rec: &Row, seg: &Segment) -> Vec<usize> {
     if let Some(select) = seg.select {
@@ -33,7 +36,7 @@ pub fn attn(cx: &Cx, op: &Op) -> Vec<f32> {
     let mut out = vec![0.0; cx.rows * heads * v_dim];
     for (r, rec) in cx.step.rows().iter().enumerate() {
         // Rows of keys and of values of everything in sight.
-        let mut sight: Vec<(Cow<[f32]>, Cow<[f32]>)> = vec![];
+        let mut sight: Vec<(CacheRow, CacheRow)> = vec![];
         for seg in segments {
             let k = cache(cx, seg.k);
             let v = seg.v.map_or(k, |v| cache(cx, v));
@@ -61,7 +64,7 @@ pub fn latent(cx: &Cx, heads: usize, rank: usize, rope: usize, scale: f32, selec
     let seg = Segment { k: 2, v: None, select: select.then_some(3), every: 1, window: None };
     let mut out = vec![0.0; cx.rows * heads * rank];
     for (r, rec) in cx.step.rows().iter().enumerate() {
-        let sight: Vec<Cow<[f32]>> =
+        let sight: Vec<CacheRow> =
             visible(cx, r, rec, &seg).into_iter().map(|t| cx.states.widened(state, rec.slot, t)).collect();
         for h in 0..heads {
             let q = &q[(r * heads + h) * rank..][..rank];

@@ -42,6 +42,18 @@ pub enum RunError {
     Vulkan(#[from] VulkanError),
 }
 
+impl RunError {
+    /// Whether a cache cannot hold a value that it could in f32.
+    pub fn is_too_large(&self) -> bool {
+        matches!(
+            self,
+            RunError::Cpu(CpuError::TooLarge(_))
+                | RunError::Oracle(OracleError::TooLarge(_))
+                | RunError::Vulkan(VulkanError::Cpu(CpuError::TooLarge(_)))
+        )
+    }
+}
+
 enum Backend {
     Cpu(Cpu),
     Oracle(Oracle),

@@ -4,6 +4,8 @@
 //! What the oracle makes of the last step is also a snapshot per format, with the worst difference seen on llvmpipe as the
 //! operator's bound. The device is compared with the oracle, never with the snapshot, and may miss by three bounds.
 
+#[path = "cache_cases.rs"]
+mod cache_cases;
 #[path = "kernel_cases.rs"]
 mod cases;
 
@@ -11,7 +13,8 @@ use crate::common::random_graph::{Counts, Values, difference, model_from, run};
 use crate::common::stored::Stored;
 use crate::device::{Gpu, with};
 use crate::support::snapshots;
-use cases::{Case, HALVES, PLAIN, READERS, ROTATED};
+use cache_cases::HALVES;
+use cases::{Case, PLAIN, READERS, ROTATED};
 use coli::graph::{Node, Role, Value, WeightId};
 use coli::ops::{Kv, Op, Type};
 use coli::plan::place::{Place, Rule, place};

@@ -142,7 +142,7 @@ fn caches_of_f16() {
     let r = coli(&[&["exec", "glm52", "--prompt", "What does quickly mean?"], &cpu[..]].concat());
     assert_eq!(r.out, "The adverb quickly means: with rapid movements.\n", "{}", r.err);
     let r = coli(&[&["check", "glm52"], &cpu[..]].concat());
-    assert!(r.code == 0 && r.out.contains(" 0 differ"), "{}{}", r.out, r.err);
+    assert!(r.code == 0 && r.out.contains("f16 caches") && r.out.contains(" 0 differ"), "{}{}", r.out, r.err);
     let plan = |kv: &str| {
         let r = coli(&["plan", "glm52", "--kv", kv, "--json"]);
         serde_json::from_str::<serde_json::Value>(&r.out).unwrap_or_else(|e| panic!("{e}: {}", r.err))
