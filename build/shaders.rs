@@ -1,7 +1,8 @@
 //! The shader part of the build: GLSL in, embedded SPIR-V with its interface out.
 //!
 //! Every `*.comp` of a directory is compiled for Vulkan 1.2, once per weight format if its first line asks for that
-//! (`// formats: f32 bf16`), and `shaders.rs` is written to the output directory for `src/vk/shader.rs` to include.
+//! (`// formats: f32 bf16`), or once more for caches of another type than f32 (`// caches: f16`), and `shaders.rs` is written
+//! to the output directory for `src/vk/shader.rs` to include.
 //! A compiled variant is named by a hash of all that went into it, so a build compiles what changed and nothing else.
 
 mod compile;
@@ -14,12 +15,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// One kernel, or one kernel for one weight format.
+/// One kernel, or one kernel for one weight format or type of caches.
 pub struct Variant {
     /// `linear` or `linear.bf16`.
     pub name: String,
     pub path: PathBuf,
-    pub format: Option<String>,
+    /// `FORMAT_BF16` or `CACHES_F16`, for the source to ask for.
+    pub define: Option<String>,
 }
 
 /// A compiled variant: where its SPIR-V lies and what its interface is.
@@ -65,23 +67,27 @@ fn variants(shader_dir: &Path) -> Result<Vec<Variant>, String> {
         }
         let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        match formats(&text) {
-            None => variants.push(Variant { name: stem, path, format: None }),
-            Some(list) => variants.extend(list.into_iter().map(|f| Variant {
-                name: format!("{stem}.{f}"),
-                path: path.clone(),
-                format: Some(f),
-            })),
+        let made = |kind: &str, of: &str| Variant {
+            name: format!("{stem}.{of}"),
+            path: path.clone(),
+            define: Some(format!("{kind}_{}", of.to_uppercase())),
+        };
+        let formats = listed(&text, "formats:");
+        variants.extend(formats.iter().map(|f| made("FORMAT", f)));
+        variants.extend(listed(&text, "caches:").iter().map(|c| made("CACHES", c)));
+        if formats.is_empty() {
+            variants.push(Variant { name: stem, path, define: None });
         }
     }
     variants.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(variants)
 }
 
-/// The formats that the first line asks for.
-fn formats(text: &str) -> Option<Vec<String>> {
-    let list = text.lines().next()?.trim().strip_prefix("//")?.trim().strip_prefix("formats:")?;
-    Some(list.split_whitespace().map(str::to_owned).collect())
+/// The variants that the first line asks for, if it begins so.
+fn listed<'a>(text: &'a str, begin: &str) -> Vec<&'a str> {
+    let first = text.lines().next().and_then(|l| l.trim().strip_prefix("//"));
+    let list = first.and_then(|l| l.trim().strip_prefix(begin));
+    list.map_or(vec![], |l| l.split_whitespace().collect())
 }
 
 /// Compiles on all cores; every failing shader is reported, not only the first.

@@ -3,7 +3,7 @@
 // memory; the sums of values stay in registers. The order of all sums follows from the positions alone.
 //
 // The kernel declares LOCAL, QUERIES (8, 16 or 32), C4 (fours of value channels, at most 256), the caches named KEYS and VALUES
-// (vec4), query_at(query, c), and stage_rows(first, count), which fills key_at and value_at with where the positions first ..
+// (of cache.glsl), query_at(query, c), and stage_rows(first, count), which fills key_at and value_at with where the positions first ..
 // first + count of the queries' common list begin; places past `count` repeat the last. It fills `sees`.
 
 const uint TILE = 64;
@@ -66,7 +66,7 @@ void load_channels(uint first, uint width4, out vec4 v[SCORE_LOADS]) {
             if (row < QUERIES) {
                 v[i] = query_at(row, c);
             } else {
-                v[i] = KEYS[key_at[row - QUERIES] + c];
+                v[i] = cached(KEYS[key_at[row - QUERIES] + c]);
             }
         }
     }
@@ -174,7 +174,7 @@ void load_values(uint from, out vec4 v[VALUE_LOADS]) {
     [[unroll]] for (uint i = 0; i < VALUE_LOADS; i++) {
         uint item = gl_LocalInvocationIndex + i * LOCAL;
         v[i] = vec4(0.0);
-        if (item < CHUNK * C4) v[i] = VALUES[value_at[from + item / C4] + item % C4];
+        if (item < CHUNK * C4) v[i] = cached(VALUES[value_at[from + item / C4] + item % C4]);
     }
 }
 

@@ -1,3 +1,4 @@
+// caches: f16
 #version 460
 // Softmax attention over one cache of keys and one of values for few rows, split over positions: up to HEADS of the heads
 // that share a key meet one stretch of a row's positions in a workgroup.
@@ -12,13 +13,14 @@ layout(constant_id = 2) const uint V_DIM = 128;
 
 #include "params.glsl"
 #include "state.glsl"
+#include "cache.glsl"
 #include "split.glsl"
 
 layout(set = 0, binding = 1, std430) readonly buffer Q { vec4 q[]; };
 layout(set = 0, binding = 2, std430) writeonly buffer Parts { vec4 parts[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer Weights { vec2 weights[]; };
-layout(set = 1, binding = 0, std430) readonly buffer Keys { vec4 keys[]; };
-layout(set = 1, binding = 1, std430) readonly buffer Values { vec4 values[]; };
+layout(set = 1, binding = 0, std430) readonly buffer Keys { CACHED keys[]; };
+layout(set = 1, binding = 1, std430) readonly buffer Values { CACHED values[]; };
 
 layout(push_constant, std430) uniform Push {
     uint heads;

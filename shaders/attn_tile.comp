@@ -1,3 +1,4 @@
+// caches: f16
 #version 460
 // Softmax attention over one cache of keys and one of values for many rows: up to HEADS of the heads that share a key, of
 // several rows, meet the positions in a workgroup.
@@ -13,11 +14,12 @@ layout(constant_id = 3) const uint QUERIES = 32;
 
 #include "params.glsl"
 #include "state.glsl"
+#include "cache.glsl"
 
 layout(set = 0, binding = 1, std430) readonly buffer Q { vec4 q[]; };
 layout(set = 0, binding = 2, std430) writeonly buffer Y { vec4 y[]; };
-layout(set = 1, binding = 0, std430) readonly buffer Keys { vec4 keys[]; };
-layout(set = 1, binding = 1, std430) readonly buffer Values { vec4 values[]; };
+layout(set = 1, binding = 0, std430) readonly buffer Keys { CACHED keys[]; };
+layout(set = 1, binding = 1, std430) readonly buffer Values { CACHED values[]; };
 
 layout(push_constant, std430) uniform Push {
     uint heads;

@@ -1,3 +1,4 @@
+// caches: f16
 #version 460
 // scale * sum over heads of w_h max(0, q_h . k_t) for 32 positions t of a row. An invocation takes four positions and four
 // heads over every SLICES-th four channels. Queries are rotated as they are staged.
@@ -11,12 +12,13 @@ layout(constant_id = 2) const uint ROPE = 0;
 
 #include "params.glsl"
 #include "state.glsl"
+#include "cache.glsl"
 
 layout(set = 0, binding = 1, std430) readonly buffer Q { vec4 q[]; };
 layout(set = 0, binding = 2, std430) readonly buffer W { float w[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer Scores { float scores[]; };
 layout(set = 0, binding = 4, std430) readonly buffer Rope { vec2 rope[]; };
-layout(set = 1, binding = 0, std430) readonly buffer Keys { vec4 keys[]; };
+layout(set = 1, binding = 0, std430) readonly buffer Keys { CACHED keys[]; };
 
 layout(push_constant, std430) uniform Push {
     uint heads;
@@ -73,7 +75,7 @@ void dots(uint k_at[4], uint head, uint slice, out vec4 s[4]) {
         vec4 key[AT_ONCE][4];
         [[unroll]] for (uint i = 0; i < AT_ONCE; i++) {
             // Steps behind the last channels repeat those, and add nothing.
-            [[unroll]] for (uint k = 0; k < 4; k++) key[i][k] = keys[k_at[k] + min(from + i * SLICES, D4 - 1)];
+            [[unroll]] for (uint k = 0; k < 4; k++) key[i][k] = cached(keys[k_at[k] + min(from + i * SLICES, D4 - 1)]);
         }
         [[unroll]] for (uint i = 0; i < AT_ONCE; i++) {
             uint c = from + i * SLICES;

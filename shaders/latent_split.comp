@@ -1,3 +1,4 @@
+// caches: f16
 #version 460
 // Absorbed latent attention for few rows, split over positions: HEADS heads of a row meet one stretch of its positions
 // in a workgroup and leave a sum of values, a largest score and a sum of weights for `latent_merge.comp`. A cache row
@@ -13,6 +14,7 @@ layout(constant_id = 2) const uint RANK = 512;
 
 #include "params.glsl"
 #include "state.glsl"
+#include "cache.glsl"
 #include "split.glsl"
 
 layout(set = 0, binding = 1, std430) readonly buffer Q { vec4 q[]; };
@@ -20,7 +22,7 @@ layout(set = 0, binding = 2, std430) readonly buffer QRope { vec4 q_rope[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer Parts { vec4 parts[]; };
 layout(set = 0, binding = 4, std430) writeonly buffer Weights { vec2 weights[]; };
 layout(set = 0, binding = 5, std430) readonly buffer Sel { uint sel[]; };
-layout(set = 1, binding = 0, std430) readonly buffer Cache { vec4 cache[]; };
+layout(set = 1, binding = 0, std430) readonly buffer Cache { CACHED cache[]; };
 
 layout(push_constant, std430) uniform Push {
     uint heads;
@@ -64,7 +66,11 @@ void main() {
     uint r = gl_WorkGroupID.y;
     uint n = SELECT == 1 ? sel[r * (sel_k + 1)] : row_visible(r);
     uint from = part * stretch_of(n);
+    uint last_head = min(first_head + HEADS, heads) - 1;
     // The first part is there even if nothing is in sight.
     if (part > 0 && from >= n) return;
-    attend(r, part, first_head, min(first_head + HEADS, heads) - 1, C4 + rope / 4, from, min(n, from + stretch_of(n)));
+    attend(r, part, first_head, last_head, C4 + rope / 4, from, min(n, from + stretch_of(n)));
+    // A selection of nothing is of scores that are no numbers (topk.comp).
+    uint head = first_head + gl_LocalInvocationIndex;
+    if (SELECT == 1 && n == 0 && head <= last_head) weights[r * PARTS * heads + head].y = uintBitsToFloat(0x7fc00000u);
 }

@@ -1,3 +1,4 @@
+// caches: f16
 #version 460
 // Absorbed latent attention for many rows: QUERIES heads of a row meet its positions, or its selection, in a workgroup. A
 // cache row [c | k_rope] is the key of every head, and c its value.
@@ -13,12 +14,13 @@ layout(constant_id = 3) const uint QUERIES = 32;
 
 #include "params.glsl"
 #include "state.glsl"
+#include "cache.glsl"
 
 layout(set = 0, binding = 1, std430) readonly buffer Q { vec4 q[]; };
 layout(set = 0, binding = 2, std430) readonly buffer QRope { vec4 q_rope[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer Y { vec4 y[]; };
 layout(set = 0, binding = 4, std430) readonly buffer Sel { uint sel[]; };
-layout(set = 1, binding = 0, std430) readonly buffer Cache { vec4 cache[]; };
+layout(set = 1, binding = 0, std430) readonly buffer Cache { CACHED cache[]; };
 
 layout(push_constant, std430) uniform Push {
     uint heads;
@@ -69,7 +71,9 @@ void main() {
         uint head = first_head() + 8 * value_group() + j;
         [[unroll]] for (uint i = 0; i < SPAN; i++) {
             uint c = value_four(i);
-            if (head < heads && c < C4) y[(r * heads + head) * C4 + c] = attended(i, j);
+            // A selection of nothing is of scores that are no numbers (topk.comp).
+            vec4 made = SELECT == 1 && n == 0 ? vec4(uintBitsToFloat(0x7fc00000u)) : attended(i, j);
+            if (head < heads && c < C4) y[(r * heads + head) * C4 + c] = made;
         }
     }
 }

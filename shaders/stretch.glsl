@@ -3,7 +3,7 @@
 // sums follows from the positions alone.
 //
 // The kernel declares LOCAL, HEADS (a multiple of four), C4 (fours of value channels), the caches named KEYS and VALUES
-// (vec4), `heads`, `scale`, `parts` and `weights`, query_at(r, head, c), and stage_rows(r, first, count), which fills key_at
+// (of cache.glsl), `heads`, `scale`, `parts` and `weights`, query_at(r, head, c), and stage_rows(r, first, count), which fills key_at
 // and value_at; places past `count` repeat the last.
 
 const uint TILE = 64;
@@ -54,7 +54,7 @@ void score(uint r, uint first_head, uint last_head, uint width4, uint block, uin
             // Steps behind the last channels repeat those, and add nothing.
             uint c = min(first + i * SLICES, width4 - 1);
             bool there = first + i * SLICES < width4;
-            [[unroll]] for (uint k = 0; k < 4; k++) key[i][k] = KEYS[k_at[k] + c];
+            [[unroll]] for (uint k = 0; k < 4; k++) key[i][k] = cached(KEYS[k_at[k] + c]);
             [[unroll]] for (uint h = 0; h < 4; h++) {
                 v[i][h] = query_at(r, min(head + h, last_head), c);
                 if (!there) v[i][h] = vec4(0.0);
@@ -118,7 +118,7 @@ void sum_tile(uint count, uint side, uint c, uint head, inout vec4 sum[2]) {
     sum[1] *= decays[head + 1];
     [[dont_unroll]] for (uint t = 16 * side; t < count; t += 16 * SIDE) {
         vec4 v[16];
-        [[unroll]] for (uint k = 0; k < 16; k++) v[k] = VALUES[value_at[t + k] + c];
+        [[unroll]] for (uint k = 0; k < 16; k++) v[k] = cached(VALUES[value_at[t + k] + c]);
         [[unroll]] for (uint k = 0; k < 16; k += 4) {
             vec4 a = scores[head][(t + k) / 4];
             vec4 b = scores[head + 1][(t + k) / 4];

@@ -1,6 +1,7 @@
 #version 460
 // The k positions with the largest scores, ties to the lowest, ascending. Exact: the k-th largest key is found by
-// its bits, eleven at a time, by counting; then positions above it and the first of its equals are written in order.
+// its bits, eleven at a time, by counting; then positions above it and the first of its equals are written in order. NaN
+// has no place in that order: a row that has one to choose from selects nothing, and attention makes NaN of that.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
@@ -25,6 +26,7 @@ const uint RUN = 16;
 shared uint bins[BINS];
 shared uint found_bin;
 shared uint found_rank;
+shared bool disordered;
 
 // Number of this invocation in scan order.
 uint me;
@@ -69,6 +71,7 @@ void main() {
         return;
     }
     uint all;
+    if (gl_LocalInvocationIndex == 0) disordered = false;
     me = workgroup_scan(1, all);
 
     uint threshold = 0;
@@ -82,12 +85,17 @@ void main() {
         for (uint t = gl_LocalInvocationIndex; t < n; t += 4 * LOCAL) {
             uvec4 keys = four_keys(at, t, LOCAL, n);
             [[unroll]] for (uint i = 0; i < 4; i++) {
+                if (keys[i] == NO_NUMBER) disordered = true;
                 if (t + i * LOCAL < n && (keys[i] & known) == threshold) atomicAdd(bins[(keys[i] >> shift) & mask], 1);
             }
         }
         barrier();
         threshold |= find_bin(want) << shift;
         known |= mask << shift;
+    }
+    if (disordered) {
+        if (gl_LocalInvocationIndex == 0) sel[to - 1] = 0;
+        return;
     }
 
     // Now `want` of the keys equal to the threshold belong to the selection: the first ones.

@@ -1,6 +1,7 @@
+// caches: f16
 #version 460
 // Per row and head: a norm over some channels, then a rotation of some; the rest is copied. To a transient or to
-// the row of a state.
+// the row of a cache.
 #extension GL_GOOGLE_include_directive : require
 
 layout(local_size_x_id = 0) in;
@@ -14,6 +15,7 @@ layout(constant_id = 6) const uint TO_STATE = 0;
 
 #include "params.glsl"
 #include "state.glsl"
+#include "cache.glsl"
 #include "address.glsl"
 #include "reduce.glsl"
 #include "norm.glsl"
@@ -21,7 +23,11 @@ layout(constant_id = 6) const uint TO_STATE = 0;
 layout(set = 0, binding = 1, std430) readonly buffer X { float x[]; };
 layout(set = 0, binding = 2, std430) writeonly buffer Y { float y[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Rope { vec2 rope[]; };
+#if CACHES_F16
+layout(set = 1, binding = 0, std430) writeonly buffer State { uint state[]; };
+#else
 layout(set = 1, binding = 0, std430) writeonly buffer State { float state[]; };
+#endif
 
 layout(push_constant, std430) uniform Push {
     uvec2 nw;
@@ -79,12 +85,42 @@ float value(uint c) {
     return v;
 }
 
+// Pair j of `pairs` after the rotation.
+vec2 turned(uint j, uint pairs) {
+    float a = value(rope_at + (IN_HALF == 1 ? j : 2 * j));
+    float b = value(rope_at + (IN_HALF == 1 ? j + pairs : 2 * j + 1));
+    vec2 cs = rope[gl_WorkGroupID.y * pairs + j];
+    float sine = INVERSE == 1 ? -cs.y : cs.y;
+    return vec2(fma(a, cs.x, -(b * sine)), fma(b, cs.x, a * sine));
+}
+
+const bool TO_HALF = IN_HALF == 1 || OUT_HALF == 1;
+
+#if CACHES_F16
+// Channel c of the result.
+float made(uint c) {
+    uint pairs = ROPE == 1 ? rope_dims / 2 : 0;
+    uint i = c - rope_at;
+    if (i >= 2 * pairs) return value(c);
+    return TO_HALF ? turned(i % pairs, pairs)[i / pairs] : turned(i / 2, pairs)[i % 2];
+}
+
+// An invocation makes both values of a word.
+void put_words() {
+    for (uint i = gl_LocalInvocationIndex; i < d / 2; i += LOCAL) {
+        state[to / 2 + i] = half_bits(made(2 * i)) | half_bits(made(2 * i + 1)) << 16;
+    }
+}
+#endif
+
 void put(uint c, float v) {
+#if !CACHES_F16
     if (TO_STATE == 1) {
         state[to + c] = v;
-    } else {
-        y[to + c] = v;
+        return;
     }
+#endif
+    y[to + c] = v;
 }
 
 void main() {
@@ -93,6 +129,12 @@ void main() {
     x_at = r * x_stride + x_off + head * x_head;
     to = TO_STATE == 1 ? row_addr(row_slot(r), row_position(r), cap, width) + head * d : r * y_stride + y_off + head * d;
     if (NORM != 0) find_factor();
+#if CACHES_F16
+    if (TO_STATE == 1) {
+        put_words();
+        return;
+    }
+#endif
     // Unsigned differences: below the range they wrap to above it.
     uint dims = ROPE == 1 ? rope_dims : 0;
     for (uint c = gl_LocalInvocationIndex; c < d; c += LOCAL) {
@@ -100,12 +142,8 @@ void main() {
     }
     uint pairs = dims / 2;
     for (uint j = gl_LocalInvocationIndex; j < pairs; j += LOCAL) {
-        float a = value(rope_at + (IN_HALF == 1 ? j : 2 * j));
-        float b = value(rope_at + (IN_HALF == 1 ? j + pairs : 2 * j + 1));
-        vec2 cs = rope[r * pairs + j];
-        float sine = INVERSE == 1 ? -cs.y : cs.y;
-        bool half_out = IN_HALF == 1 || OUT_HALF == 1;
-        put(rope_at + (half_out ? j : 2 * j), fma(a, cs.x, -(b * sine)));
-        put(rope_at + (half_out ? j + pairs : 2 * j + 1), fma(b, cs.x, a * sine));
+        vec2 v = turned(j, pairs);
+        put(rope_at + (TO_HALF ? j : 2 * j), v.x);
+        put(rope_at + (TO_HALF ? j + pairs : 2 * j + 1), v.y);
     }
 }

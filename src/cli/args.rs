@@ -7,6 +7,7 @@ use crate::convert::Target;
 use crate::formats::Format;
 use crate::formats::activation::Activations;
 use crate::graph::{Graph, expand};
+use crate::ops::Kv;
 use crate::plan::place::Rule;
 use crate::run::Model;
 use crate::spec::Config;
@@ -88,6 +89,18 @@ pub struct ActivationArgs {
 
 fn parse_activations(text: &str) -> Result<Activations, String> {
     Activations::ALL.into_iter().find(|a| a.name() == text).ok_or_else(|| "give f32 or int8".into())
+}
+
+/// What caches hold.
+#[derive(clap::Args)]
+pub struct KvArgs {
+    /// Keys and values in caches: f32, or f16 (half the memory, rounded; recurrent states stay f32)
+    #[arg(long, value_name = "F", default_value = "f32", value_parser = parse_kv)]
+    pub kv: Kv,
+}
+
+fn parse_kv(text: &str) -> Result<Kv, String> {
+    Kv::ALL.into_iter().find(|kv| kv.name() == text).ok_or_else(|| "give f32 or f16".into())
 }
 
 impl ActivationArgs {

@@ -4,6 +4,7 @@ use super::bench_layers::stored;
 use super::failure::Failure;
 use crate::formats::Format;
 use crate::graph::{Graph, Role, expand};
+use crate::ops::Kv;
 use crate::plan::Shape;
 use crate::run::cpu::bench::Timing;
 use crate::run::vulkan::DECODE_ROWS;
@@ -53,7 +54,7 @@ pub fn time(
     let graph = Arc::new(chain(experts, [m, k], count)?);
     let formats = |w| stored(&graph, w, format);
     let random = Random::new(&graph, &formats)?;
-    let shape = Shape { rows, ctx: DECODE_ROWS, observe: false, shuffle: 0, matrices: None };
+    let shape = Shape { rows, ctx: DECODE_ROWS, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
     let mut bench = Bench::new(device.clone(), &graph, &random, &[], (Role::Decode, shape), true)?;
     bench.warm_up(rows, 0, effort.warm_up)?;
     let mut times = vec![];

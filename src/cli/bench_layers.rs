@@ -1,10 +1,12 @@
 //! `coli bench decode` and `coli bench prefill`: layers of real size with made-up weights, pass by pass.
 
+use super::args::KvArgs;
 use super::device;
 use super::failure::Failure;
 use super::files;
 use crate::formats::Format;
 use crate::graph::{Graph, Role, WeightId, expand};
+use crate::ops::Kv;
 use crate::ops::types::WeightRole;
 use crate::plan::Shape;
 use crate::plan::place::Rule;
@@ -43,6 +45,8 @@ pub struct Args {
     /// Positions before the step
     #[arg(long, value_name = "T", default_value_t = 1024)]
     ctx: u32,
+    #[command(flatten)]
+    caches: KvArgs,
     /// Rows of the step: 1 for decode, 512 for prefill if left out
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=512))]
     rows: Option<u32>,
@@ -111,6 +115,8 @@ pub struct Case {
     pub rows: u32,
     /// Positions before the step.
     pub ctx: u32,
+    /// What caches hold.
+    pub kv: Kv,
     /// Steps that are timed, and how long steps run before them.
     pub steps: u32,
     pub warm_up: Duration,
@@ -123,8 +129,8 @@ fn run(args: &Args, role: Role, rows: u32) -> Result<(), Failure> {
     let graph = Arc::new(graph(args)?);
     let device = device::open(args.device)?;
     let read = read_gbps(&device, READ)?;
-    let (layers, format, ctx, steps) = (args.layers, args.format, args.ctx, args.steps);
-    let case = Case { role, layers, format, rows, ctx, steps, warm_up: WARM_UP };
+    let (layers, format, ctx, kv, steps) = (args.layers, args.format, args.ctx, args.caches.kv, args.steps);
+    let case = Case { role, layers, format, rows, ctx, kv, steps, warm_up: WARM_UP };
     let measured = measure(&device, &graph, read, case)?;
     let text = if args.json { measured.document().to_string() + "\n" } else { measured.table(&args.passes) };
     Ok(std::io::stdout().write_all(text.as_bytes())?)
@@ -134,8 +140,8 @@ fn run(args: &Args, role: Role, rows: u32) -> Result<(), Failure> {
 pub fn measure(device: &vk::Device, graph: &Arc<Graph>, read: f64, case: Case) -> Result<Measured, Failure> {
     let format = |w: WeightId| stored(graph, w, case.format);
     let random = Random::new(graph, &format)?;
-    let shape =
-        Shape { rows: case.rows, ctx: case.ctx + case.rows, observe: false, shuffle: 0, matrices: matrices(device) };
+    let (rows, ctx, matrices) = (case.rows, case.ctx + case.rows, matrices(device));
+    let shape = Shape { rows, ctx, kv: case.kv, observe: false, shuffle: 0, matrices };
     let rules: [Rule; 0] = [];
     let timed = |timed: bool| -> Result<(StepTime, [usize; 3]), Failure> {
         let mut bench = Bench::new(device.clone(), graph, &random, &rules, (case.role, shape), timed)?;
@@ -203,12 +209,13 @@ impl Measured {
         let (passes, whole) = (&self.step.passes, span(&self.step.passes));
         let [stages, barriers, submits] = self.figures;
         let mut out = format!(
-            "{}: reads {:.0} GB/s\n{} layers, {} rows behind {} positions, {}\n{stages} stages, {barriers} barriers, {submits} submits\n",
+            "{}: reads {:.0} GB/s\n{} layers, {} rows behind {} positions in {}, {}\n{stages} stages, {barriers} barriers, {submits} submits\n",
             self.name,
             self.read,
             self.case.layers,
             self.case.rows,
             self.case.ctx,
+            self.case.kv.name(),
             self.case.format.name(),
         );
         out += &format!(
@@ -246,7 +253,7 @@ impl Measured {
         let [stages, barriers, submits] = self.figures;
         json!({
             "schema": 1, "device": self.name, "read_gbps": self.read, "layers": self.case.layers, "rows": self.case.rows,
-            "ctx": self.case.ctx, "format": self.case.format.name(), "stages": stages, "barriers": barriers,
+            "ctx": self.case.ctx, "kv": self.case.kv.name(), "format": self.case.format.name(), "stages": stages, "barriers": barriers,
             "submits": submits, "host_waits": 1, "step_us": self.wall, "timed_us": span(passes),
             "bubbles": 1.0 - busy(passes) / span(passes).max(1e-3),
             "layer_us": self.layers(), "passes": passes.iter().map(pass).collect::<Vec<_>>(),

@@ -1,6 +1,6 @@
 //! `coli exec`: runs a model and prints what it answers.
 
-use super::args::{ActivationArgs, DeviceArgs, ModelArgs};
+use super::args::{ActivationArgs, DeviceArgs, KvArgs, ModelArgs};
 use super::device::{self, Choice};
 use super::failure::Failure;
 use super::files;
@@ -62,6 +62,8 @@ pub struct Args {
     on: DeviceArgs,
     #[command(flatten)]
     inputs: ActivationArgs,
+    #[command(flatten)]
+    caches: KvArgs,
     /// Slower, for reports of faults: a breadcrumb behind every pass, and transients poisoned before each step
     #[arg(long)]
     debug: bool,
@@ -91,7 +93,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     progress.load(&model);
     let sampler = Sampler::new(sampling(&args).or(&GenerationDefaults::load(&model.source)?))?;
     let stops = Stops::load(&model.source, model.graph.vocab as usize)?;
-    let sizes = Sizes { ctx: context(&args, &model, prompt.len())?, slots: 1, chunk: args.chunk };
+    let sizes = Sizes { ctx: context(&args, &model, prompt.len())?, slots: 1, chunk: args.chunk, kv: args.caches.kv };
     let options = Options { rules: args.on.place.clone(), fault: args.fault, debug: args.debug, ..Options::default() };
     let (session, name) = device::session(&model, args.on.device, sizes, activations, &options)?;
     // With `auto` a device that fails half-way is not the end: the CPU goes on from the same tokens.

@@ -54,6 +54,7 @@ impl Failure {
         use crate::run::vulkan::VulkanError;
         use crate::text::Error as Text;
         match self {
+            Failure::Run(e) if e.is_too_large() => 2,
             Failure::Run(RunError::Vulkan(e)) => match e {
                 VulkanError::Plan(_) | VulkanError::Chunk(_) | VulkanError::Binding { .. } => 2,
                 VulkanError::Vulkan(crate::vk::Error::OverBudget { .. } | crate::vk::Error::Memory { .. }) => 5,

@@ -1,10 +1,11 @@
 //! `coli plan`: what a graph costs, and what is compiled from it.
 
-use super::args::ShapedArgs;
+use super::args::{KvArgs, ShapedArgs};
 use super::failure::Failure;
 use super::files;
 use crate::formats::Format;
 use crate::graph::{Graph, Role, WeightId};
+use crate::ops::Kv;
 use crate::plan::compile::Figures;
 use crate::plan::place::Rule;
 use crate::plan::{self, Plan, Shape, Summary, summarize};
@@ -54,6 +55,8 @@ pub struct ShapeArgs {
     /// Rows of a prompt step
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=512))]
     chunk: u32,
+    #[command(flatten)]
+    caches: KvArgs,
     /// PATTERN=cpu or PATTERN=gpu: where nodes run; may be given several times
     #[arg(long, value_name = "RULE", value_parser = super::device::parse_rule)]
     place: Vec<Rule>,
@@ -89,14 +92,14 @@ impl Source {
         }
     }
 
-    fn summary(&self) -> Summary {
-        let Some(model) = &self.model else { return summarize(&self.graph, None) };
+    fn summary(&self, kv: Kv) -> Summary {
+        let Some(model) = &self.model else { return summarize(&self.graph, None, kv) };
         let w = &model.weights;
         let bytes = |i, rows, cols| {
             let count = w.count(i);
             (0..count).map(|e| w.expert(i, e).format().bytes(rows, cols)).sum::<u64>() / count as u64
         };
-        summarize(&self.graph, Some(&bytes))
+        summarize(&self.graph, Some(&bytes), kv)
     }
 
     /// Resident tensors in file order, and their bytes.
@@ -110,7 +113,8 @@ impl Source {
             StepKind::Prompt => (Role::Prompt, args.chunk),
             StepKind::Decode => (Role::Decode, crate::run::vulkan::DECODE_ROWS),
         };
-        let shape = Shape { rows, ctx: args.ctx, observe: false, shuffle: 0, matrices: None };
+        let (ctx, kv) = (args.ctx, args.caches.kv);
+        let shape = Shape { rows, ctx, kv, observe: false, shuffle: 0, matrices: None };
         plan::compile(&self.graph, &|w| self.format(w), &args.place, role, shape)
             .map_err(|e| Failure::Usage(e.to_string()))
     }
@@ -166,7 +170,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let text = match (args.json, args.passes) {
         (true, _) => {
             let document = Document {
-                summary: source.summary(),
+                summary: source.summary(args.shape.caches.kv),
                 file_order: source.to_retile(),
                 prompt: timed(&source, StepKind::Prompt, &args.shape)?,
                 decode: timed(&source, StepKind::Decode, &args.shape)?,
@@ -175,7 +179,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
         (false, Some(step)) => source.compile(step, &args.shape)?.text(&source.graph),
         (false, None) => {
-            let mut text = source.summary().to_string();
+            let mut text = source.summary(args.shape.caches.kv).to_string();
             if let Some(tensors) = source.to_retile() {
                 text += &format!("{:<12} {tensors}\n", "layout");
             }

@@ -1,12 +1,13 @@
 //! `coli bench quality`: the share of questions that a model answers word for word.
 
-use super::args::{ActivationArgs, ModelArgs};
+use super::args::{ActivationArgs, KvArgs, ModelArgs};
 use super::exec::since;
 use super::failure::Failure;
 use super::files;
 use super::progress::Progress;
 use crate::formats::activation::Activations;
 use crate::graph::{Role, Row};
+use crate::ops::Kv;
 use crate::run::{Device, Model, Session, Sizes, Want};
 use crate::text::{ChatTemplate, Message, Stops, Tokenizer, argmax};
 use serde::Deserialize;
@@ -28,6 +29,8 @@ pub struct Args {
     model: ModelArgs,
     #[command(flatten)]
     inputs: ActivationArgs,
+    #[command(flatten)]
+    caches: KvArgs,
     /// Questions with their exact answers
     #[arg(long, value_name = "FILE")]
     list: PathBuf,
@@ -79,7 +82,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let start = Instant::now();
     let total = questions.len();
-    let mut bench = Bench::new(model, questions, args.slots, args.inputs.activations)?;
+    let mut bench = Bench::new(model, questions, (args.slots, args.caches.kv), args.inputs.activations)?;
     let answers = bench.answer_all(&Progress::new())?;
     let mut right = 0;
     for (q, got) in bench.questions.iter().zip(&answers) {
@@ -91,15 +94,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let weights = bench.model.weights.bytes();
     let bits = weights as f64 * 8.0 / bench.model.graph.weights.iter().map(|w| w.parameters()).sum::<u64>() as f64;
     let share = 100.0 * right as f64 / total as f64;
-    let activations = args.inputs.activations.name();
+    let (activations, kv) = (args.inputs.activations.name(), args.caches.kv.name());
     let text = match args.json {
         true => json!({
             "schema": 1, "model": bench.model.source.label(), "questions": total, "exact": right, "share": share,
-            "activations": activations, "weight_bytes": weights, "bits_per_parameter": bits, "seconds": since(start),
+            "activations": activations, "kv": kv, "weight_bytes": weights, "bits_per_parameter": bits, "seconds": since(start),
         })
         .to_string(),
         false => format!(
-            "{}: {right} of {total} exact, {share:.1} %; {bits:.2} bits per parameter, {activations} activations",
+            "{}: {right} of {total} exact, {share:.1} %; {bits:.2} bits per parameter, {activations} activations, {kv} caches",
             bench.model.source.label()
         ),
     };
@@ -116,7 +119,12 @@ fn questions(path: &std::path::Path) -> Result<Vec<Question>, Failure> {
 }
 
 impl Bench {
-    fn new(model: Model, questions: Vec<Question>, slots: u32, activations: Activations) -> Result<Self, Failure> {
+    fn new(
+        model: Model,
+        questions: Vec<Question>,
+        (slots, kv): (u32, Kv),
+        activations: Activations,
+    ) -> Result<Self, Failure> {
         let tokenizer = Tokenizer::load(&model.source)?;
         let mut longest = 0;
         for q in &questions {
@@ -125,7 +133,7 @@ impl Bench {
         let template = ChatTemplate::load(&model.source)?;
         let stops = Stops::load(&model.source, model.graph.vocab as usize)?;
         let ctx = model.max_positions().unwrap_or(4096).min(4096);
-        let sizes = Sizes { ctx, slots, chunk: 128 };
+        let sizes = Sizes { ctx, slots, chunk: 128, kv };
         let session = Session::with_activations(&model, Device::Cpu, sizes, activations);
         Ok(Self { model, tokenizer, template, stops, session, questions, longest })
     }

@@ -408,6 +408,7 @@ mod tests {
     use super::*;
     use crate::formats::Format;
     use crate::graph::expand;
+    use crate::ops::Kv;
     use crate::plan::pass::Work;
     use crate::plan::{Role, Shape, compile};
     use crate::spec::Config;
@@ -481,13 +482,18 @@ BB7
             ("deepseek_v4_flash", "deepseek_v4_flash"),
         ];
         let some = Some(Matrices { subgroup: 32, side: 16 });
-        let steps =
-            [(Role::Decode, 1, None), (Role::Decode, 8, some), (Role::Prompt, 8, None), (Role::Prompt, 8, some)];
-        for ((arch, config), (role, rows, matrices)) in models.iter().flat_map(|m| steps.map(|s| (m, s))) {
+        // What caches hold changes no constant, so each is in one plan of either role.
+        let steps = [
+            (Role::Decode, 1, None, Kv::F32),
+            (Role::Decode, 8, some, Kv::F16),
+            (Role::Prompt, 8, None, Kv::F16),
+            (Role::Prompt, 8, some, Kv::F32),
+        ];
+        for ((arch, config), (role, rows, matrices, kv)) in models.iter().flat_map(|m| steps.map(|s| (m, s))) {
             let bytes = std::fs::read(format!("tests/configs/{config}.json")).unwrap();
             let arch = crate::cli::files::graph(arch).unwrap();
             let graph = expand(&arch, &Config::parse(config, &bytes).unwrap(), "main").unwrap();
-            let shape = Shape { rows, ctx: 4096, observe: false, shuffle: 0, matrices };
+            let shape = Shape { rows, ctx: 4096, kv, observe: false, shuffle: 0, matrices };
             let plan = compile(&graph, &|_| Some(Format::Int4Row), &[], role, shape).unwrap();
             for pass in &plan.lowered.passes {
                 let Work::Dispatch(d) = &pass.work else { continue };
@@ -500,6 +506,7 @@ BB7
                     };
                     (striped || k.local.contains(&d.spec[0])) && k.used.iter().any(same)
                 });
+                assert!(vk::find(&d.shader()).is_ok(), "no kernel {}, which {} uses", d.shader(), pass.name);
                 assert!(used, "KERNELS lacks {} with {:?}, which {} uses", d.kernel, d.spec, pass.name);
             }
         }

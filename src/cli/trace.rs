@@ -1,6 +1,6 @@
 //! `coli trace`: where the time of a few steps goes, as a Chrome trace.
 
-use super::args::{DeviceArgs, ModelArgs};
+use super::args::{DeviceArgs, KvArgs, ModelArgs};
 use super::failure::Failure;
 use super::{check, device};
 use crate::graph::{Role, Row};
@@ -24,6 +24,8 @@ pub struct Args {
     model: ModelArgs,
     #[command(flatten)]
     on: DeviceArgs,
+    #[command(flatten)]
+    caches: KvArgs,
     /// Rows of the prompt step
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=512))]
     prompt_tokens: u32,
@@ -43,7 +45,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let model = args.model.load()?;
     let tokens = check::tokens(&model, (args.prompt_tokens + args.n) as usize)?;
-    let sizes = Sizes { ctx: tokens.len() as u32, slots: 1, chunk: args.prompt_tokens };
+    let sizes = Sizes { ctx: tokens.len() as u32, slots: 1, chunk: args.prompt_tokens, kv: args.caches.kv };
     let opened = device::open(number)?;
     let name = opened.capabilities().name.clone();
     let options = Options { rules: args.on.place.clone(), timed: true, ..Options::default() };

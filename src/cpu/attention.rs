@@ -1,16 +1,18 @@
 //! Softmax attention over cached rows.
 
-use super::simd::simd;
+use super::simd::Element;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 
 /// Where keys and values lie. `row` is a row of the step, `t` a row of the segment's cache.
 pub trait Cache: Sync {
+    /// As what they are stored.
+    type Value: Element;
     /// All kv heads' keys, `[kv_heads][dim]`.
-    fn key(&self, segment: usize, row: usize, t: usize) -> &[f32];
+    fn key(&self, segment: usize, row: usize, t: usize) -> &[Self::Value];
     /// All kv heads' values, `[kv_heads][v_dim]`; may be longer.
-    fn value(&self, segment: usize, row: usize, t: usize) -> &[f32];
+    fn value(&self, segment: usize, row: usize, t: usize) -> &[Self::Value];
 }
 
 /// The rows of one segment that a row of the step looks at, ascending.
@@ -103,7 +105,7 @@ impl<C: Cache> Place<'_, C> {
             let key = |i: usize| &self.cache.key(segment, self.row, seen.get(i))[self.head * shape.dim..][..shape.dim];
             let n = seen.len();
             for i in (0..n).step_by(4) {
-                let four = (simd().dot4)(q, std::array::from_fn(|k| key((i + k).min(n - 1))));
+                let four = C::Value::dot4(q, std::array::from_fn(|k| key((i + k).min(n - 1))));
                 scores.extend(four[..4.min(n - i)].iter().map(|s| s * shape.scale));
             }
         }
@@ -120,7 +122,7 @@ impl<C: Cache> Place<'_, C> {
                 run.fill(0.0);
             }
             let value = &self.cache.value(segment, self.row, t)[self.head * v_dim..][..v_dim];
-            (simd().axpy)(*weight, value, run);
+            C::Value::axpy(*weight, value, run);
         }
         out.iter_mut().zip(&*run).for_each(|(y, r)| *y += r);
     }
@@ -140,6 +142,7 @@ mod tests {
     }
 
     impl Cache for Two {
+        type Value = f32;
         fn key(&self, segment: usize, _: usize, t: usize) -> &[f32] {
             &self.keys[segment][t * 14..][..14]
         }

@@ -1,6 +1,6 @@
 //! Choosing cache rows: index scores and the best k of them.
 
-use super::simd::simd;
+use super::simd::Element;
 use rayon::prelude::*;
 
 /// Keys per task.
@@ -15,13 +15,19 @@ pub struct NotANumber {
 
 /// `S_t = scale sum_h w_h max(0, q_h . k_t)` of one row (models.md A.5, C.4 index_score; deepseek-v4.md 1.4
 /// indexer), in f64 and rounded once. `q` is `[heads][dim]`, `w` is `[heads]`, `key(t)` holds `dim` values.
-pub fn index_score<'k>(q: &[f32], w: &[f32], key: impl Fn(usize) -> &'k [f32] + Sync, scale: f32, out: &mut [f32]) {
+pub fn index_score<'k, T: Element>(
+    q: &[f32],
+    w: &[f32],
+    key: impl Fn(usize) -> &'k [T] + Sync,
+    scale: f32,
+    out: &mut [f32],
+) {
     let dim = q.len() / w.len();
     out.par_chunks_mut(BLOCK).enumerate().for_each(|(b, out)| {
         for (i, score) in out.iter_mut().enumerate() {
             let k = key(b * BLOCK + i);
             let term = |(q, w): (&[f32], &f32)| {
-                let dot = (simd().dot64)(q, k);
+                let dot = T::dot64(q, k);
                 // Written so that NaN stays NaN.
                 f64::from(*w) * if dot < 0.0 { 0.0 } else { dot }
             };

@@ -1,12 +1,19 @@
 //! Persistent state on the host: where a row lies, and how a sequence is saved, restored and cut.
 //!
-//! A state is `[slot][capacity][width]` f32, reached only through [`States::row_addr`]. `Rows` keeps a row
+//! A state is `[slot][capacity][width]`, reached only through [`States::row_addr`]. `Rows` keeps a row
 //! per `every` positions. `Ring` keeps `window + chunk - 1` rows, so that a whole chunk can be written before
 //! its first row looks back. `Window` keeps the last `len`. `Matrix` is one row.
+//!
+//! The first two are caches ([`StateKind::is_cache`]): they hold what [`Limits::kv`] says, are written by
+//! [`States::append`] and read as [`CacheRows`]. The others are f32, read by [`States::row`].
 
 use super::node::Graph;
 use super::step::Limits;
-use crate::ops::StateKind;
+use crate::ops::{Kv, StateKind};
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use std::borrow::Cow;
+use std::ops::Range;
 
 /// What a state cannot do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,14 +36,94 @@ pub enum StateError {
     Foreign,
     #[error("the snapshot holds {len} positions, more than the context of {ctx}")]
     TooLong { len: u32, ctx: u32 },
+    #[error(
+        "the snapshot has caches of {}, this session has them of {}: restore it into one with --kv {}", of.name(), kv.name(),
+        of.name()
+    )]
+    Kv { of: Kv, kv: Kv },
+}
+
+/// A value that a cache of f16 cannot hold, or that is no number.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("`{node}` has {value} in row {row} for a cache of f16, which holds numbers up to 65504: run it with --kv f32")]
+pub struct TooLarge {
+    pub node: String,
+    /// The row of what was to be written.
+    pub row: usize,
+    pub value: f32,
+}
+
+/// Values of a state.
+#[derive(Debug, Clone, PartialEq)]
+enum Data {
+    F32(Vec<f32>),
+    F16(Vec<f16>),
+}
+
+impl Data {
+    fn zeros(kind: &StateKind, kv: Kv, values: usize) -> Data {
+        match (kind.is_cache(), kv) {
+            (true, Kv::F16) => Data::F16(vec![f16::ZERO; values]),
+            _ => Data::F32(vec![0.0; values]),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Data::F32(d) => d.len(),
+            Data::F16(d) => d.len(),
+        }
+    }
+
+    fn clear(&mut self, range: Range<usize>) {
+        match self {
+            Data::F32(d) => d[range].fill(0.0),
+            Data::F16(d) => d[range].fill(f16::ZERO),
+        }
+    }
+
+    fn part(&self, range: Range<usize>) -> Data {
+        match self {
+            Data::F32(d) => Data::F32(d[range].to_vec()),
+            Data::F16(d) => Data::F16(d[range].to_vec()),
+        }
+    }
+
+    fn put(&mut self, range: Range<usize>, part: &Data) {
+        match (self, part) {
+            (Data::F32(d), Data::F32(p)) => d[range].copy_from_slice(p),
+            (Data::F16(d), Data::F16(p)) => d[range].copy_from_slice(p),
+            _ => unreachable!("a snapshot of another type was refused"),
+        }
+    }
+}
+
+/// The rows of a cache, all slots, as they are stored.
+#[derive(Clone, Copy)]
+pub struct CacheRows<'a, T> {
+    data: &'a [T],
+    capacity: usize,
+    width: usize,
+}
+
+impl<'a, T> CacheRows<'a, T> {
+    pub fn row(&self, slot: u32, row: usize) -> &'a [T] {
+        let at = row_addr(self.capacity, self.width, slot, row);
+        &self.data[at..at + self.width]
+    }
+}
+
+fn row_addr(capacity: usize, width: usize, slot: u32, row: usize) -> usize {
+    (slot as usize * capacity + row % capacity) * width
 }
 
 /// A sequence's complete state at some position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     len: u32,
+    kv: Kv,
     kinds: Vec<(StateKind, usize)>,
-    parts: Vec<Vec<f32>>,
+    parts: Vec<Data>,
 }
 
 impl Snapshot {
@@ -55,7 +142,7 @@ struct Memory {
     kind: StateKind,
     capacity: usize,
     width: usize,
-    data: Vec<f32>,
+    data: Data,
 }
 
 /// All states of all slots.
@@ -82,7 +169,7 @@ impl States {
     pub fn new(graph: &Graph, limits: Limits) -> Self {
         let memories = graph.states.iter().map(|s| {
             let (capacity, width) = capacity(&s.kind, &limits);
-            let data = vec![0.0; limits.slots as usize * capacity * width];
+            let data = Data::zeros(&s.kind, limits.kv, limits.slots as usize * capacity * width);
             Memory { name: s.name.clone(), kind: s.kind, capacity, width, data }
         });
         Self {
@@ -105,8 +192,7 @@ impl States {
     /// Called when a step has failed: recurrent states of its slots may hold half of it. Rows of growing
     /// states beyond the length are not part of a sequence, so those stay usable.
     pub fn failed(&mut self, rows: &[super::Row]) {
-        let recurrent = |m: &Memory| matches!(m.kind, StateKind::Window { .. } | StateKind::Matrix { .. });
-        if self.memories.iter().any(recurrent) {
+        if self.memories.iter().any(|m| !m.kind.is_cache()) {
             rows.iter().for_each(|r| self.broken[r.slot as usize] = true);
         }
     }
@@ -130,30 +216,87 @@ impl States {
     /// states that keep only the newest wrap around.
     pub fn row_addr(&self, state: usize, slot: u32, row: usize) -> usize {
         let m = &self.memories[state];
-        (slot as usize * m.capacity + row % m.capacity) * m.width
+        row_addr(m.capacity, m.width, slot, row)
     }
 
+    /// A row of a state that holds f32.
     pub fn row(&self, state: usize, slot: u32, row: usize) -> &[f32] {
-        let at = self.row_addr(state, slot, row);
-        &self.memories[state].data[at..at + self.memories[state].width]
+        let (m, at) = (&self.memories[state], self.row_addr(state, slot, row));
+        match &m.data {
+            Data::F32(d) => &d[at..at + m.width],
+            Data::F16(_) => unreachable!("{} is a cache", m.name),
+        }
     }
 
     pub fn row_mut(&mut self, state: usize, slot: u32, row: usize) -> &mut [f32] {
         let at = self.row_addr(state, slot, row);
         let m = &mut self.memories[state];
-        &mut m.data[at..at + m.width]
+        match &mut m.data {
+            Data::F32(d) => &mut d[at..at + m.width],
+            Data::F16(_) => unreachable!("{} is a cache", m.name),
+        }
     }
 
-    /// Values of a state in all slots.
-    pub fn values(&self, state: usize) -> usize {
-        self.memories[state].data.len()
+    /// Writes a row of a cache, rounded to what it holds.
+    ///
+    /// # Errors
+    /// The first value that it cannot hold; the row is not part of the sequence then.
+    pub fn append(&mut self, state: usize, slot: u32, row: usize, values: &[f32]) -> Result<(), f32> {
+        let at = self.row_addr(state, slot, row);
+        match &mut self.memories[state].data {
+            Data::F32(d) => d[at..at + values.len()].copy_from_slice(values),
+            Data::F16(d) => {
+                let to = &mut d[at..at + values.len()];
+                // To the nearest, of two to the even one, whatever the processor.
+                to.convert_from_f32_slice(values);
+                if let Some(bad) = to.iter().position(|x| !x.is_finite()) {
+                    return Err(values[bad]);
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// All rows that a state keeps of one slot.
-    pub fn slot_mut(&mut self, state: usize, slot: u32) -> &mut [f32] {
+    /// The rows of a cache of f32; None if it is of f16.
+    pub fn floats(&self, state: usize) -> Option<CacheRows<'_, f32>> {
+        let m = &self.memories[state];
+        match &m.data {
+            Data::F32(data) => Some(CacheRows { data, capacity: m.capacity, width: m.width }),
+            Data::F16(_) => None,
+        }
+    }
+
+    /// The rows of a cache of f16; None if it is of f32.
+    pub fn halves(&self, state: usize) -> Option<CacheRows<'_, f16>> {
+        let m = &self.memories[state];
+        match &m.data {
+            Data::F16(data) => Some(CacheRows { data, capacity: m.capacity, width: m.width }),
+            Data::F32(_) => None,
+        }
+    }
+
+    /// A row of any state in f32.
+    pub fn widened(&self, state: usize, slot: u32, row: usize) -> Cow<'_, [f32]> {
+        match self.halves(state) {
+            Some(rows) => Cow::Owned(rows.row(slot, row).to_f32_vec()),
+            None => Cow::Borrowed(self.row(state, slot, row)),
+        }
+    }
+
+    /// Bytes of a state in all slots.
+    pub fn bytes(&self, state: usize) -> u64 {
+        let m = &self.memories[state];
+        m.data.len() as u64 * m.kind.value_bytes(self.limits.kv)
+    }
+
+    /// The bytes of all rows that a state keeps of one slot.
+    pub fn slot_mut(&mut self, state: usize, slot: u32) -> &mut [u8] {
         let m = &mut self.memories[state];
         let range = Self::slot_range(m, slot, m.capacity);
-        &mut m.data[range]
+        match &mut m.data {
+            Data::F32(d) => bytemuck::cast_slice_mut(&mut d[range]),
+            Data::F16(d) => bytemuck::cast_slice_mut(&mut d[range]),
+        }
     }
 
     fn check(&self, slot: u32) -> Result<(), StateError> {
@@ -178,7 +321,7 @@ impl States {
         self.check(slot)?;
         for m in &mut self.memories {
             let range = Self::slot_range(m, slot, m.capacity);
-            m.data[range].fill(0.0);
+            m.data.clear(range);
         }
         self.lengths[slot as usize] = 0;
         self.broken[slot as usize] = false;
@@ -192,9 +335,9 @@ impl States {
             return Err(StateError::Broken { slot });
         }
         let len = self.lengths[slot as usize];
-        let part = |m: &Memory| m.data[Self::slot_range(m, slot, Self::used(m, len))].to_vec();
+        let part = |m: &Memory| m.data.part(Self::slot_range(m, slot, Self::used(m, len)));
         let kinds = self.memories.iter().map(|m| (m.kind, self.fixed_capacity(m))).collect();
-        Ok(Snapshot { len, kinds, parts: self.memories.iter().map(part).collect() })
+        Ok(Snapshot { len, kv: self.limits.kv, kinds, parts: self.memories.iter().map(part).collect() })
     }
 
     /// The capacity where it decides how rows are laid out; growing states may differ in context.
@@ -209,13 +352,16 @@ impl States {
         if kinds != snapshot.kinds {
             return Err(StateError::Foreign);
         }
+        if snapshot.kv != self.limits.kv {
+            return Err(StateError::Kv { of: snapshot.kv, kv: self.limits.kv });
+        }
         if snapshot.len > self.limits.ctx {
             return Err(StateError::TooLong { len: snapshot.len, ctx: self.limits.ctx });
         }
         for (m, part) in self.memories.iter_mut().zip(&snapshot.parts) {
             let rows = Self::used(m, snapshot.len);
             let range = Self::slot_range(m, slot, rows);
-            m.data[range].copy_from_slice(part);
+            m.data.put(range, part);
         }
         self.lengths[slot as usize] = snapshot.len;
         self.broken[slot as usize] = false;

@@ -1,5 +1,7 @@
 //! What one step computes: a list of rows.
 
+use crate::ops::Kv;
+
 /// A row: one token of one sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
@@ -55,6 +57,8 @@ pub struct Limits {
     pub slots: u32,
     /// Rows per step and slot.
     pub chunk: u32,
+    /// What caches hold.
+    pub kv: Kv,
 }
 
 /// Rows that cannot be a step.
@@ -148,7 +152,7 @@ mod tests {
         Row { token: 1, position, slot, logits: position % 2 == 1 }
     }
 
-    const LIMITS: Limits = Limits { vocab: 10, ctx: 8, slots: 2, chunk: 4 };
+    const LIMITS: Limits = Limits { vocab: 10, ctx: 8, slots: 2, chunk: 4, kv: Kv::F32 };
 
     #[test]
     fn rows_follow_on_in_each_slot() {

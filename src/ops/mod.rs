@@ -22,7 +22,7 @@ pub mod types;
 
 pub use args::{Args, Bound, Env};
 pub use op::Op;
-pub use types::{ResourceId, RowDim, StateKind, StateNeed, Type, WeightNeed, WeightRole};
+pub use types::{Kv, ResourceId, RowDim, StateKind, StateNeed, Type, WeightNeed, WeightRole};
 
 /// What a field of a call holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -88,7 +88,35 @@ fn cache_rows(every: u64) -> String {
     if every == 1 { "Rows".into() } else { format!("Rows/{every}") }
 }
 
-/// Shape of a persistent state of one layer and slot. All f32.
+/// What caches hold: a choice of a session, not of a graph. A value is rounded to it once, when it is written, to the nearest and
+/// of two to the even one; all sums are of f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Kv {
+    #[default]
+    F32,
+    F16,
+}
+
+impl Kv {
+    pub const ALL: [Kv; 2] = [Kv::F32, Kv::F16];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kv::F32 => "f32",
+            Kv::F16 => "f16",
+        }
+    }
+
+    /// Bytes of a value.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Kv::F32 => 4,
+            Kv::F16 => 2,
+        }
+    }
+}
+
+/// Shape of a persistent state of one layer and slot. Caches hold what the session chooses, the others f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StateKind {
     /// One row of `width` per `every` positions, kept for the whole context.
@@ -102,22 +130,37 @@ pub enum StateKind {
 }
 
 impl StateKind {
-    /// Bytes per `every` positions, for states that grow.
-    pub fn bytes_per_token(&self) -> f64 {
+    /// Whether it is a cache: rows that appends write once, and that attention and index scores read. What a recurrence carries on
+    /// is none: its rounding errors would add up.
+    pub fn is_cache(&self) -> bool {
         match self {
-            StateKind::Rows { width, every } => 4.0 * *width as f64 / *every as f64,
+            StateKind::Rows { .. } | StateKind::Ring { .. } => true,
+            StateKind::Window { .. } | StateKind::Matrix { .. } => false,
+        }
+    }
+
+    /// Bytes of one of its values.
+    pub fn value_bytes(&self, kv: Kv) -> u64 {
+        if self.is_cache() { kv.bytes() } else { Kv::F32.bytes() }
+    }
+
+    /// Bytes per `every` positions, for states that grow.
+    pub fn bytes_per_token(&self, kv: Kv) -> f64 {
+        match self {
+            StateKind::Rows { width, every } => (self.value_bytes(kv) * width) as f64 / *every as f64,
             _ => 0.0,
         }
     }
 
     /// Bytes that do not grow with the context.
-    pub fn fixed_bytes(&self) -> u64 {
-        match self {
+    pub fn fixed_bytes(&self, kv: Kv) -> u64 {
+        let values = match self {
             StateKind::Rows { .. } => 0,
-            StateKind::Ring { width, window } => 4 * width * window,
-            StateKind::Window { len, width } => 4 * len * width,
-            StateKind::Matrix { heads, k, v } => 4 * heads * k * v,
-        }
+            StateKind::Ring { width, window } => width * window,
+            StateKind::Window { len, width } => len * width,
+            StateKind::Matrix { heads, k, v } => heads * k * v,
+        };
+        self.value_bytes(kv) * values
     }
 
     pub fn name(&self) -> &'static str {

@@ -5,7 +5,11 @@ use super::math::{dot, softmax, top_k};
 use crate::graph::{Row, Value};
 use crate::ops::Op;
 use crate::ops::op::Segment;
+use std::borrow::Cow;
 use std::sync::Arc;
+
+/// A row of a cache in f32.
+type CacheRow<'a> = Cow<'a, [f32]>;
 
 /// Cache rows of a segment that a row looks at.
 fn visible(cx: &Cx, r: usize, rec: &Row, seg: &Segment) -> Vec<usize> {
@@ -31,27 +35,24 @@ pub fn attn(cx: &Cx, op: &Op) -> Vec<f32> {
     let sinks = if *sink { Some(cx.vector(0)) } else { None };
     let mut out = vec![0.0; cx.rows * heads * v_dim];
     for (r, rec) in cx.step.rows().iter().enumerate() {
-        // (key state, value state, cache row) of everything in sight
-        let mut sight: Vec<(usize, usize, usize)> = vec![];
+        // Rows of keys and of values of everything in sight.
+        let mut sight: Vec<(CacheRow, CacheRow)> = vec![];
         for seg in segments {
             let k = cache(cx, seg.k);
             let v = seg.v.map_or(k, |v| cache(cx, v));
-            sight.extend(visible(cx, r, rec, seg).into_iter().map(|t| (k, v, t)));
+            let row = |state, t| cx.states.widened(state, rec.slot, t);
+            sight.extend(visible(cx, r, rec, seg).into_iter().map(|t| (row(k, t), row(v, t))));
         }
         for h in 0..heads {
             let q = &q[(r * heads + h) * dim..][..dim];
             let group = h / (heads / kv_heads);
-            let score = |(k, _, t): &(usize, usize, usize)| {
-                let key = &cx.states.row(*k, rec.slot, *t)[group * dim..][..dim];
-                (dot(q, key) * f64::from(*scale)) as f32
-            };
-            let scores: Vec<f32> = sight.iter().map(score).collect();
+            let scores: Vec<f32> =
+                sight.iter().map(|(k, _)| (dot(q, &k[group * dim..][..dim]) * f64::from(*scale)) as f32).collect();
             let p = softmax(&scores, sinks.as_ref().map(|s| s[h]));
             let o = &mut out[(r * heads + h) * v_dim..][..v_dim];
             for (c, o) in o.iter_mut().enumerate() {
-                let value =
-                    |(_, v, t): &(usize, usize, usize)| f64::from(cx.states.row(*v, rec.slot, *t)[group * v_dim + c]);
-                *o = sight.iter().zip(&p).map(|(s, p)| p * value(s)).sum::<f64>() as f32;
+                let value = |v: &[f32]| f64::from(v[group * v_dim + c]);
+                *o = sight.iter().zip(&p).map(|((_, v), p)| p * value(v)).sum::<f64>() as f32;
             }
         }
     }
@@ -63,19 +64,17 @@ pub fn latent(cx: &Cx, heads: usize, rank: usize, rope: usize, scale: f32, selec
     let seg = Segment { k: 2, v: None, select: select.then_some(3), every: 1, window: None };
     let mut out = vec![0.0; cx.rows * heads * rank];
     for (r, rec) in cx.step.rows().iter().enumerate() {
-        let sight = visible(cx, r, rec, &seg);
+        let sight: Vec<CacheRow> =
+            visible(cx, r, rec, &seg).into_iter().map(|t| cx.states.widened(state, rec.slot, t)).collect();
         for h in 0..heads {
             let q = &q[(r * heads + h) * rank..][..rank];
             let q_rope = &q_rope[(r * heads + h) * rope..][..rope];
-            let score = |t: &usize| {
-                let row = cx.states.row(state, rec.slot, *t);
-                ((dot(q, &row[..rank]) + dot(q_rope, &row[rank..])) * f64::from(scale)) as f32
-            };
+            let score =
+                |row: &Cow<[f32]>| ((dot(q, &row[..rank]) + dot(q_rope, &row[rank..])) * f64::from(scale)) as f32;
             let p = softmax(&sight.iter().map(score).collect::<Vec<f32>>(), None);
             let mut sums = vec![0.0f64; rank];
-            for (t, p) in sight.iter().zip(&p) {
-                let row = cx.states.row(state, rec.slot, *t);
-                sums.iter_mut().zip(row).for_each(|(s, c)| *s += p * f64::from(*c));
+            for (row, p) in sight.iter().zip(&p) {
+                sums.iter_mut().zip(row.iter()).for_each(|(s, c)| *s += p * f64::from(*c));
             }
             let out = &mut out[(r * heads + h) * rank..][..rank];
             out.iter_mut().zip(&sums).for_each(|(o, s)| *o = *s as f32);
@@ -89,10 +88,10 @@ pub fn index_score(cx: &Cx, heads: usize, dim: usize, scale: f32, every: usize) 
     let mut out = vec![];
     for (r, rec) in cx.step.rows().iter().enumerate() {
         let score = |t: usize| {
-            let key = cx.states.row(state, rec.slot, t);
+            let key = cx.states.widened(state, rec.slot, t);
             let head = |h: usize| {
                 let q = &q[(r * heads + h) * dim..][..dim];
-                f64::from(w[r * heads + h]) * dot(q, key).max(0.0)
+                f64::from(w[r * heads + h]) * dot(q, &key).max(0.0)
             };
             ((0..heads).map(head).sum::<f64>() * f64::from(scale)) as f32
         };

@@ -17,7 +17,7 @@ mod residual;
 mod state;
 
 use crate::formats::activation::Activations;
-use crate::graph::{Graph, Limits, Node, States, Step, Value, Watch};
+use crate::graph::{Graph, Limits, Node, States, Step, TooLarge, Value, Watch};
 use crate::ops::{Op, RowDim, Type};
 use crate::weights::{Bound, Tensor};
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub enum OracleError {
     NonFinite { node: String },
     #[error("the routing table of `{node}` names expert {id} for token {token}, but there are {experts}")]
     Table { node: String, token: u32, id: i64, experts: usize },
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
 }
 
 /// A graph with its weights and the state of its sequences.
@@ -211,7 +213,7 @@ fn run(cx: &mut Cx) -> Result<Value, OracleError> {
         Op::Concat { widths } => elementwise::concat(cx, widths),
         Op::View => return Ok(cx.inputs[0].clone()),
         Op::Rope { width, rope } => elementwise::rope(cx, *width, rope),
-        Op::CacheAppend { width } | Op::RingAppend { width } => return Ok(state::append(cx, *width)),
+        Op::CacheAppend { width } | Op::RingAppend { width } => return state::append(cx, *width),
         Op::CausalConv1d { channels, taps, silu } => state::conv(cx, *channels, *taps, *silu),
         Op::KdaGate { heads, dim, kind } => state::kda_gate(cx, *heads, *dim, *kind),
         Op::DeltaRule { heads, k, v } => state::delta_rule(cx, *heads, *k, *v),

@@ -1,13 +1,13 @@
 //! Ops that keep state between steps.
 
 use super::math::{sigmoid, silu, softmax, softplus};
-use super::{Cx, row};
-use crate::graph::Value;
+use super::{Cx, OracleError, row};
+use crate::graph::{TooLarge, Value};
 use crate::ops::Type;
 use crate::ops::op::KdaGate;
 
-/// Writes rows at their positions, or emitted rows at their windows.
-pub fn append(cx: &mut Cx, width: usize) -> Value {
+/// Writes rows at their positions, or emitted rows at their windows; the cache rounds them.
+pub fn append(cx: &mut Cx, width: usize) -> Result<Value, OracleError> {
     let state = cx.state();
     let every = match cx.output {
         Type::Cache { every, .. } => *every as usize,
@@ -19,10 +19,11 @@ pub fn append(cx: &mut Cx, width: usize) -> Value {
         cx.step.emitted(every).iter().map(|e| (e.slot, e.window as usize)).collect()
     };
     let x = cx.tensor(0).to_vec();
-    for ((slot, at), values) in places.into_iter().zip(x.chunks_exact(width)) {
-        cx.states.row_mut(state, slot, at).copy_from_slice(values);
+    for (row, ((slot, at), values)) in places.into_iter().zip(x.chunks_exact(width)).enumerate() {
+        let too_large = |value| TooLarge { node: cx.node.path(), row, value };
+        cx.states.append(state, slot, at, values).map_err(too_large)?;
     }
-    Value::Cache(state)
+    Ok(Value::Cache(state))
 }
 
 /// Depthwise convolution. The input of position p lies at row p of the window, so the oldest is overwritten

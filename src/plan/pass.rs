@@ -4,7 +4,7 @@ use crate::graph::{StateId, WeightId};
 use petgraph::graph::NodeIndex;
 use std::ops::BitOr;
 
-/// Weight formats that kernels exist for; names are the shader variants' suffixes.
+/// Formats of weights, or of caches, that kernels exist for; names are the shader variants' suffixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Variant {
     F32,

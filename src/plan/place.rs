@@ -237,6 +237,8 @@ fn unfit(op: &Op) -> Option<&'static str> {
         Op::Attn { dim, v_dim, .. } => (fours(&[dim, v_dim]), dim <= 576 && v_dim <= 1024),
         Op::AttnLatent { rank, rope, .. } => (fours(&[rank, rope]), rank + rope <= 576),
         Op::IndexScore { dim, .. } => (fours(&[dim]), dim <= 256),
+        // As all that kernels read from it: a cache of f16 is written in words of two.
+        Op::CacheAppend { width } => (fours(&[width]), true),
         Op::MlaAbsorbQ { nope, v_dim, .. } | Op::MlaExpandV { nope, v_dim, .. } => (fours(&[nope, v_dim]), true),
         _ => (true, true),
     };

@@ -6,6 +6,7 @@ use super::pass::{Buf, Count, Pass, Stages, Work};
 use super::place::Place;
 use super::text::bytes;
 use crate::graph::{Graph, LayerKind};
+use crate::ops::Kv;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -27,11 +28,12 @@ impl Plan {
         let _ = writeln!(out, "{:?} plan: {f}", self.role);
         let _ = writeln!(
             out,
-            "arena {} for {} of transients, steps of up to {} rows, context {}",
+            "arena {} for {} of transients, steps of up to {} rows, context {}{}",
             bytes(f.arena_bytes),
             bytes(f.transient_bytes),
             self.shape.rows,
-            self.shape.ctx
+            self.shape.ctx,
+            if self.shape.kv == Kv::F32 { String::new() } else { format!(", caches of {}", self.shape.kv.name()) }
         );
         self.cpu_reasons(graph, &mut out);
         for kind in &graph.kinds {

@@ -3,7 +3,7 @@
 use super::memory::{ALIGN, Life, place};
 use crate::formats::Format;
 use crate::graph::{Graph, Node};
-use crate::ops::{Op, StateKind, WeightRole};
+use crate::ops::{Kv, Op, StateKind, WeightRole};
 use petgraph::graph::NodeIndex;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -23,7 +23,9 @@ pub struct Summary {
     pub levels: u32,
     pub kinds: Vec<Kind>,
     pub states: Vec<StateLine>,
-    /// Bytes that a sequence grows by per token, and bytes that it holds from the start. All f32.
+    /// What caches hold; other states are f32.
+    pub kv: &'static str,
+    /// Bytes that a sequence grows by per token, and bytes that it holds from the start.
     pub state_bytes_per_token: f64,
     pub state_bytes_fixed: u64,
     pub bytes_per_token: Vec<Reading>,
@@ -86,8 +88,8 @@ enum Part {
 /// Bytes of a weight's matrix of so many rows and columns; of its experts' mean, where it is one per expert.
 pub type Bytes<'a> = &'a dyn Fn(usize, u64, u64) -> u64;
 
-/// Counts a graph. `stored` gives the size of each weight where a model is at hand.
-pub fn summarize(graph: &Graph, stored: Option<Bytes>) -> Summary {
+/// Counts a graph. `stored` gives the size of each weight where a model is at hand; `kv` is what caches hold.
+pub fn summarize(graph: &Graph, stored: Option<Bytes>, kv: Kv) -> Summary {
     let parts = parts(graph);
     let levels = graph.levels();
     let active = |(i, w): (usize, &crate::graph::Weight)| match parts[i] {
@@ -105,7 +107,7 @@ pub fn summarize(graph: &Graph, stored: Option<Bytes>) -> Summary {
         let bytes = |i, rows, cols| if fixed(i) { Format::F32 } else { f }.bytes(rows, cols);
         reading(graph, &parts, f.name().into_owned(), &bytes)
     }));
-    let states = states(graph);
+    let states = states(graph, kv);
     Summary {
         schema: 1,
         graph: graph.source.name.clone(),
@@ -119,6 +121,7 @@ pub fn summarize(graph: &Graph, stored: Option<Bytes>) -> Summary {
         state_bytes_per_token: states.iter().map(|s| s.bytes_per_token).sum(),
         state_bytes_fixed: states.iter().map(|s| s.bytes_fixed).sum(),
         states,
+        kv: kv.name(),
         bytes_per_token: readings,
     }
 }
@@ -164,7 +167,7 @@ fn reading(graph: &Graph, parts: &[Part], name: String, bytes: Bytes) -> Reading
     r
 }
 
-fn states(graph: &Graph) -> Vec<StateLine> {
+fn states(graph: &Graph, kv: Kv) -> Vec<StateLine> {
     let mut by_kind: BTreeMap<(String, String), (usize, StateKind)> = BTreeMap::new();
     for s in &graph.states {
         by_kind.entry((s.name.clone(), s.kind.to_string())).or_insert((0, s.kind)).0 += 1;
@@ -173,8 +176,8 @@ fn states(graph: &Graph) -> Vec<StateLine> {
         name,
         kind: text,
         layers,
-        bytes_per_token: kind.bytes_per_token() * layers as f64,
-        bytes_fixed: kind.fixed_bytes() * layers as u64,
+        bytes_per_token: kind.bytes_per_token(kv) * layers as f64,
+        bytes_fixed: kind.fixed_bytes(kv) * layers as u64,
     };
     by_kind.into_iter().map(line).collect()
 }

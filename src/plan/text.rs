@@ -88,9 +88,10 @@ impl Summary {
     fn states(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "state        {} per token and {} fixed, per sequence, f32",
+            "state        {} per token and {} fixed, per sequence, {}",
             bytes(self.state_bytes_per_token.round() as u64),
-            bytes(self.state_bytes_fixed)
+            bytes(self.state_bytes_fixed),
+            if self.kv == "f32" { "f32".into() } else { format!("caches in {}, the rest in f32", self.kv) }
         )?;
         for s in &self.states {
             let grows = format!("{:.1} B per token", s.bytes_per_token);

@@ -6,6 +6,7 @@ use super::load::Model;
 use super::vulkan::{Options, Span, Vulkan, VulkanError};
 use crate::formats::activation::Activations;
 use crate::graph::{Limits, Role, Row, Snapshot, StateError, States, Step, StepError, Watch};
+use crate::ops::Kv;
 use crate::oracle::{Oracle, OracleError};
 use crate::vk;
 
@@ -41,6 +42,18 @@ pub enum RunError {
     Vulkan(#[from] VulkanError),
 }
 
+impl RunError {
+    /// Whether a cache cannot hold a value that it could in f32.
+    pub fn is_too_large(&self) -> bool {
+        matches!(
+            self,
+            RunError::Cpu(CpuError::TooLarge(_))
+                | RunError::Oracle(OracleError::TooLarge(_))
+                | RunError::Vulkan(VulkanError::Cpu(CpuError::TooLarge(_)))
+        )
+    }
+}
+
 enum Backend {
     Cpu(Cpu),
     Oracle(Oracle),
@@ -57,7 +70,7 @@ impl Backend {
     }
 }
 
-/// How large a session may grow.
+/// How large a session may grow, and what a cached value takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     /// Positions per sequence.
@@ -66,11 +79,14 @@ pub struct Sizes {
     pub slots: u32,
     /// Prompt rows per step.
     pub chunk: u32,
+    /// What caches hold.
+    pub kv: Kv,
 }
 
 impl Sizes {
     pub(super) fn limits(self, model: &Model) -> Limits {
-        Limits { vocab: model.graph.vocab as u32, ctx: self.ctx, slots: self.slots, chunk: self.chunk }
+        let Sizes { ctx, slots, chunk, kv } = self;
+        Limits { vocab: model.graph.vocab as u32, ctx, slots, chunk, kv }
     }
 }
 

@@ -3,6 +3,7 @@
 // Every integration test compiles this module for itself and uses only a part of it.
 #![allow(dead_code)]
 
+pub mod caches;
 pub mod fixture;
 pub mod generate;
 pub mod random_graph;

@@ -6,7 +6,7 @@ use crate::common::stored::Stored;
 use crate::device::{Gpu, with};
 use crate::support::load;
 use coli::graph::{Role, Row};
-use coli::ops::Op;
+use coli::ops::{Kv, Op};
 use coli::plan::place::{Place, Rule};
 use coli::run::vulkan::Options;
 use coli::run::{Model, Session, Sizes};
@@ -18,7 +18,7 @@ const DECODED: usize = 4;
 const SLOTS: u32 = 8;
 
 fn session(gpu: &Gpu, model: &Model, slots: u32) -> Session {
-    let sizes = Sizes { ctx: LENGTH as u32, slots, chunk: 2 * LENGTH as u32 };
+    let sizes = Sizes { ctx: LENGTH as u32, slots, chunk: 2 * LENGTH as u32, kv: Kv::F32 };
     // Refused if a kernel is missing: the processor's bits are not what is tested. (Random graphs end in AttnResMix.)
     let on_device = model.graph.nodes().filter(|(_, n)| !matches!(n.op, Op::AttnResMix { .. }));
     let rules = on_device.map(|(_, n)| Rule { pattern: n.path(), place: Place::Gpu }).collect();
@@ -116,7 +116,7 @@ fn several_parts(name: &str) {
     const FED: usize = 150;
     with(|gpu| {
         let model = load(&fixture(name));
-        let sizes = Sizes { ctx: FED as u32 + 2, slots: 2, chunk: FED as u32 };
+        let sizes = Sizes { ctx: FED as u32 + 2, slots: 2, chunk: FED as u32, kv: Kv::F32 };
         let mut s = Session::on_vulkan(&model, gpu.device.clone(), sizes, &Options::default()).unwrap();
         for slot in 0..2 {
             step(&mut s, Role::Prompt, (0..FED).map(|i| row(&model, slot, i, slot)).collect());
@@ -145,7 +145,7 @@ fn several_tiles(name: &str) {
     const FED: usize = 150;
     with(|gpu| {
         let model = load(&fixture(name));
-        let sizes = Sizes { ctx: FED as u32, slots: 2, chunk: 2 * FED as u32 };
+        let sizes = Sizes { ctx: FED as u32, slots: 2, chunk: 2 * FED as u32, kv: Kv::F32 };
         let mut s = Session::on_vulkan(&model, gpu.device.clone(), sizes, &Options::default()).unwrap();
         let vocab = model.graph.vocab as usize;
         let mut feed = |sequences: &[u32], pieces: &[usize], turn: usize| {

@@ -7,6 +7,7 @@ use crate::common::stored::Stored;
 use crate::device::{Gpu, with};
 use crate::support::{argmax, load};
 use coli::graph::{Role, Row};
+use coli::ops::Kv;
 use coli::plan::place::{Place, Rule};
 use coli::run::vulkan::{Lane, Options, Span};
 use coli::run::{Model, ModelSource, Session, Sizes, Want};
@@ -29,7 +30,7 @@ fn head_on_cpu(model: &Model) -> Options {
 
 /// Sessions on one device follow one another: each counts on from the last submit that it knows.
 fn continues(gpu: &Gpu, f: &Fixture, model: &Model, options: &Options) {
-    let sizes = Sizes { ctx: f.ids.len() as u32, slots: 1, chunk: 16 };
+    let sizes = Sizes { ctx: f.ids.len() as u32, slots: 1, chunk: 16, kv: Kv::F32 };
     let vocab = f.vocab as u32;
     let (prompt, rest) = f.ids.split_at(f.prompt_len);
     let mut s = session(gpu, model, sizes, options);
@@ -76,7 +77,7 @@ fn one_submit_and_one_wait_a_token() {
     with(|gpu| {
         let f = fixture("qwen3");
         let model = load(&f);
-        let sizes = Sizes { ctx: f.ids.len() as u32, slots: 1, chunk: 64 };
+        let sizes = Sizes { ctx: f.ids.len() as u32, slots: 1, chunk: 64, kv: Kv::F32 };
         let mut s = session(gpu, &model, sizes, &Options { timed: true, ..Options::default() });
         let token = s.append_greedy(0, &f.ids[..4], f.vocab as u32, &mut |_| {}).unwrap().unwrap();
         s.spans();
@@ -98,7 +99,7 @@ fn one_submit_and_one_wait_a_token() {
 
 /// Steps of several rows in both roles, not all of which want a token, by both endings.
 fn rows_of(gpu: &Gpu, model: &Model, vocab: usize, options: &Options, what: &str) {
-    let sizes = Sizes { ctx: 16, slots: 2, chunk: 16 };
+    let sizes = Sizes { ctx: 16, slots: 2, chunk: 16, kv: Kv::F32 };
     const STEPS: [(Role, [usize; 2]); 3] = [(Role::Prompt, [7, 4]), (Role::Decode, [1, 0]), (Role::Decode, [3, 5])];
     let rows = |s: &Session, counts: [usize; 2]| -> Vec<Row> {
         let of_slot = |(slot, count): (u32, usize)| {
@@ -180,7 +181,7 @@ fn overflowing() -> (tempfile::TempDir, Model) {
 fn a_logit_that_is_not_finite_is_an_error() {
     with(|gpu| {
         let (_dir, model) = overflowing();
-        let sizes = Sizes { ctx: 8, slots: 1, chunk: 8 };
+        let sizes = Sizes { ctx: 8, slots: 1, chunk: 8, kv: Kv::F32 };
         for options in [Options::default(), head_on_cpu(&model)] {
             let mut s = session(gpu, &model, sizes, &options);
             for bad in 1..4 {

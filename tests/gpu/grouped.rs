@@ -6,6 +6,7 @@ use crate::common::safetensors::{Tensor, write};
 use crate::common::stored::Stored;
 use crate::device::{Gpu, with};
 use coli::graph::{Role, Row, Value, WeightId, expand};
+use coli::ops::Kv;
 use coli::plan::{Shape, compile};
 use coli::run::load::requests;
 use coli::run::vulkan::Options;
@@ -13,7 +14,7 @@ use coli::run::{Device, Model, ModelSource, Session, Sizes};
 use coli::spec::{Arch, Config, Source};
 
 const ROWS: usize = 130;
-const SIZES: Sizes = Sizes { ctx: 300, slots: 2, chunk: ROWS as u32 + 6 };
+const SIZES: Sizes = Sizes { ctx: 300, slots: 2, chunk: ROWS as u32 + 6, kv: Kv::F32 };
 
 /// Items of an expert around the border of a tile of 32, and several tiles.
 const STEPS: [Counts<2>; 4] = [
@@ -143,7 +144,7 @@ fn slices() {
     let (format, chosen) = (Stored::Int4Row, [16, 16]);
     let (_dir, model) = model(format, [4160, 8], chosen);
     let formats = |w: WeightId| model.weights.format(w.0 as usize);
-    let shape = Shape { rows: SIZES.chunk, ctx: SIZES.ctx, observe: false, shuffle: 0, matrices: None };
+    let shape = Shape { rows: SIZES.chunk, ctx: SIZES.ctx, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
     let plan = compile(&model.graph, &formats, &[], Role::Prompt, shape).unwrap();
     let named = |name: &str| plan.lowered.passes.iter().any(|p| p.name == name);
     assert!(named("t.x products 2") && !named("t.x products 3"));

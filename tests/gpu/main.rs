@@ -10,6 +10,7 @@ mod common;
 mod support;
 
 mod bits;
+mod caches;
 mod device;
 mod greedy;
 mod grouped;

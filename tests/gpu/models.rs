@@ -6,6 +6,7 @@ use crate::common::fixture::{Fixture, fixture};
 use crate::device::{Gpu, with};
 use crate::support::{Choices, argmax, interleaved, load, worst_row};
 use coli::graph::{Role, Row};
+use coli::ops::Kv;
 use coli::plan::place::{Place, Rule};
 use coli::run::vulkan::{Fault, Options};
 use coli::run::{Device, Model, RunError, Session, Sizes, Want};
@@ -17,7 +18,7 @@ fn session(gpu: &Gpu, model: &Model, sizes: Sizes, options: &Options) -> Session
 }
 
 fn sizes(f: &Fixture, slots: u32, chunk: u32) -> Sizes {
-    Sizes { ctx: f.ids.len() as u32, slots, chunk }
+    Sizes { ctx: f.ids.len() as u32, slots, chunk, kv: Kv::F32 }
 }
 
 fn row(token: u32, position: usize, slot: u32) -> Row {
@@ -152,7 +153,7 @@ fn lengths() {
         let f = fixture("glm_moe_dsa");
         let model = load(&f);
         let ids: Vec<u32> = f.ids.iter().cycle().take(258).copied().collect();
-        let sizes = Sizes { ctx: 258, slots: 1, chunk: 128 };
+        let sizes = Sizes { ctx: 258, slots: 1, chunk: 128, kv: Kv::F32 };
         let mut oracle = Session::new(&model, Device::Oracle, sizes);
         let want = oracle.append(0, &ids, Want::All, &mut |_| {}).unwrap();
         let mut s = session(gpu, &model, sizes, &Options::default());

@@ -9,7 +9,7 @@ use crate::common::stored::Stored;
 use crate::device::{Gpu, with};
 use crate::support::worst_row;
 use coli::graph::Value;
-use coli::ops::Op;
+use coli::ops::{Kv, Op};
 use coli::plan::place::{Place, Rule};
 use coli::run::vulkan::Options;
 use coli::run::{Device, Model, Session, Sizes};
@@ -18,7 +18,7 @@ use proptest::test_runner::{RngSeed, TestRunner};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-const SIZES: Sizes = Sizes { ctx: CTX, slots: SLOTS, chunk: CHUNK };
+const SIZES: Sizes = Sizes { ctx: CTX, slots: SLOTS, chunk: CHUNK, kv: Kv::F32 };
 
 /// What the oracle made: values by step and node, and logits.
 struct Want {

@@ -8,7 +8,7 @@ use crate::support::{arch, argmax, root, worst_row};
 use coli::formats::Format;
 use coli::formats::activation::Activations;
 use coli::graph::{Node, Role, Row, Value};
-use coli::ops::Op;
+use coli::ops::{Kv, Op};
 use coli::run::{Device, Lockstep, Model, ModelSource, Session, Sizes, Want};
 use coli::text::{DirFiles, Tokenizer};
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ fn rows(counts: [u32; SLOTS as usize], at: &mut [u32; SLOTS as usize]) -> Vec<Ro
 }
 
 fn in_step(model: &Model) -> Result<(), TestCaseError> {
-    let mut pair = Lockstep::new(model, Sizes { ctx: CTX, slots: SLOTS, chunk: CHUNK }, Activations::Int8);
+    let mut pair = Lockstep::new(model, Sizes { ctx: CTX, slots: SLOTS, chunk: CHUNK, kv: Kv::F32 }, Activations::Int8);
     let (mut at, mut wrong) = ([0; SLOTS as usize], vec![]);
     for (role, counts) in [(Role::Prompt, [3, 0, 1]), (Role::Decode, [1, 4, 0]), (Role::Prompt, [1, 1, 6])] {
         let mut see = |node: &Node, want: &Value, got: &Value| {
@@ -96,7 +96,7 @@ const QUESTION: &str = "[gMASK]<sop><|user|>What does quickly mean?<|assistant|>
 fn the_container_node_by_node() {
     let (model, tokenizer) = container();
     let ids = tokenizer.encode(QUESTION).unwrap();
-    let sizes = Sizes { ctx: 64, slots: 1, chunk: 64 };
+    let sizes = Sizes { ctx: 64, slots: 1, chunk: 64, kv: Kv::F32 };
     let mut pair = Lockstep::new(&model, sizes, Activations::Int8);
     let rows = ids.iter().enumerate().map(|(i, t)| Row { token: *t, position: i as u32, slot: 0, logits: true });
     let (mut exact, mut experts) = (0, 0.0f64);
@@ -120,7 +120,7 @@ fn the_container_from_end_to_end() {
     let (model, tokenizer) = container();
     let ids = tokenizer.encode(QUESTION).unwrap();
     let session = |device, activations, chunk| {
-        Session::with_activations(&model, device, Sizes { ctx: 64, slots: 1, chunk }, activations)
+        Session::with_activations(&model, device, Sizes { ctx: 64, slots: 1, chunk, kv: Kv::F32 }, activations)
     };
     let prompt = |device, activations, chunk| {
         session(device, activations, chunk).append(0, &ids, Want::All, &mut |_| {}).unwrap()

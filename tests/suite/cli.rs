@@ -136,6 +136,27 @@ fn int8_activations_on_the_cpu() {
     assert!(r.out.contains("cpu, int8 activations") && r.out.contains(" 0 differ"), "{}", r.out);
 }
 
+#[test]
+fn caches_of_f16() {
+    let cpu = ["--device", "cpu", "--kv", "f16"];
+    let r = coli(&[&["exec", "glm52", "--prompt", "What does quickly mean?"], &cpu[..]].concat());
+    assert_eq!(r.out, "The adverb quickly means: with rapid movements.\n", "{}", r.err);
+    let r = coli(&[&["check", "glm52"], &cpu[..]].concat());
+    assert!(r.code == 0 && r.out.contains("f16 caches") && r.out.contains(" 0 differ"), "{}{}", r.out, r.err);
+    let plan = |kv: &str| {
+        let r = coli(&["plan", "glm52", "--kv", kv, "--json"]);
+        serde_json::from_str::<serde_json::Value>(&r.out).unwrap_or_else(|e| panic!("{e}: {}", r.err))
+    };
+    let (full, half) = (plan("f32"), plan("f16"));
+    assert_eq!((full["kv"].as_str(), half["kv"].as_str()), (Some("f32"), Some("f16")));
+    let bytes = |doc: &serde_json::Value| doc["state_bytes_per_token"].as_f64().unwrap();
+    assert_eq!(bytes(&half) * 2.0, bytes(&full));
+    let passes = coli(&["plan", "glm52", "--kv", "f16", "--passes"]).out;
+    for kernel in ["caches of f16", "vec.f16", "latent_split.f16", "index_score.f16"] {
+        assert!(passes.contains(kernel), "{kernel} is not in\n{passes}");
+    }
+}
+
 /// (name, arguments, exit code); what is printed is a snapshot.
 #[test]
 fn refusals() {
@@ -159,6 +180,7 @@ fn refusals() {
         ("activations", vec!["exec", "graphs/glm52.ron", "--prompt", "x", "--activations", "int8"], 2),
         ("activations-check", vec!["check", "graphs/glm52.ron", "--device", "vulkan", "--activations", "int8"], 2),
         ("activations-unknown", [&demo[..], &["--prompt", "x", "--activations", "int4"]].concat(), 2),
+        ("kv", [&demo[..], &["--prompt", "x", "--kv", "bf16"]].concat(), 2),
         ("layers", vec!["graph", "graphs/glm52.ron", "--layers", "99"], 2),
     ];
     for (name, args, code) in cases {

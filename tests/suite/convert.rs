@@ -7,6 +7,7 @@ use crate::common::safetensors::{Tensor, Tensors, read, write};
 use crate::support::{arch, graph_of, load, snapshots};
 use coli::convert::{self, Options, Outcome, Part, Phase, Plan, Source, Target, Watch};
 use coli::formats::{Matrix, encode, rotation::Rotation};
+use coli::ops::Kv;
 use coli::run::{Device, Model, ModelSource, Session, Sizes, Want};
 use coli::weights;
 use std::collections::BTreeMap;
@@ -45,7 +46,7 @@ pub fn logits(model: &Model, ids: &[u32]) -> Vec<f32> {
 }
 
 pub fn logits_on(device: Device, model: &Model, ids: &[u32]) -> Vec<f32> {
-    let mut s = Session::new(model, device, Sizes { ctx: ids.len() as u32, slots: 1, chunk: 64 });
+    let mut s = Session::new(model, device, Sizes { ctx: ids.len() as u32, slots: 1, chunk: 64, kv: Kv::F32 });
     s.append(0, ids, Want::All, &mut |_| {}).unwrap_or_else(|e| panic!("{e}"))
 }
 

@@ -4,6 +4,7 @@ use crate::common::fixture::rel_l2;
 use crate::common::safetensors::{Tensor, Tensors, read};
 use crate::support::{arch, argmax, root};
 use coli::graph::Value;
+use coli::ops::Kv;
 use coli::run::{Device, Model, ModelSource, Session, Sizes, Want};
 use coli::text::{DirFiles, Tokenizer};
 use std::path::PathBuf;
@@ -52,8 +53,11 @@ fn oracle_meets_the_recorded_reference() {
         let name = p["name"].as_str().unwrap();
         let ids: Vec<u32> =
             find(&reference, &format!("{name}.input_ids")).i32().unwrap().iter().map(|i| *i as u32).collect();
-        let mut s =
-            Session::new(&model, Device::Oracle, Sizes { ctx: ids.len() as u32, slots: 1, chunk: ids.len() as u32 });
+        let mut s = Session::new(
+            &model,
+            Device::Oracle,
+            Sizes { ctx: ids.len() as u32, slots: 1, chunk: ids.len() as u32, kv: Kv::F32 },
+        );
         let rows = ids.iter().enumerate().map(|(i, t)| coli::graph::Row {
             token: *t,
             position: i as u32,
@@ -91,7 +95,7 @@ fn the_container_answers_on_the_oracle_and_the_cpu() {
     let tokenizer = Tokenizer::load(&DirFiles(dir)).unwrap();
     let prompt = tokenizer.encode("[gMASK]<sop><|user|>What does quickly mean?<|assistant|><think></think>").unwrap();
     for device in [Device::Oracle, Device::Cpu] {
-        let mut s = Session::new(&model, device, Sizes { ctx: 64, slots: 1, chunk: 64 });
+        let mut s = Session::new(&model, device, Sizes { ctx: 64, slots: 1, chunk: 64, kv: Kv::F32 });
         let mut next = argmax(&s.append(0, &prompt, Want::Last, &mut |_| {}).unwrap());
         let mut answer = vec![];
         while next != 4039 && answer.len() < 30 {

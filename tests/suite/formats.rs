@@ -5,6 +5,7 @@ use crate::common::safetensors::{Tensor, Tensors, read, write};
 use crate::support::{arch, worst_row};
 use coli::formats::rotation::Rotation;
 use coli::formats::{Format, encode};
+use coli::ops::Kv;
 use coli::run::{Device, Model, ModelSource, Session, Sizes, Want};
 
 /// The fixture with its experts in E8, and with the f32 matrices that those bytes stand for.
@@ -41,7 +42,7 @@ fn model(f: &Fixture, tensors: &Tensors) -> (tempfile::TempDir, Model) {
 
 /// Logits of all positions.
 fn run(f: &Fixture, model: &Model, device: Device, chunk: u32) -> Vec<f32> {
-    let mut s = Session::new(model, device, Sizes { ctx: f.ids.len() as u32, slots: 1, chunk });
+    let mut s = Session::new(model, device, Sizes { ctx: f.ids.len() as u32, slots: 1, chunk, kv: Kv::F32 });
     s.append(0, &f.ids, Want::All, &mut |_| {}).unwrap()
 }
 

@@ -5,6 +5,7 @@ mod common;
 
 mod activations;
 mod architecture;
+mod caches;
 mod cli;
 mod compile;
 mod convert;

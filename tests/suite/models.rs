@@ -6,13 +6,14 @@
 use crate::common::fixture::{ALL, Fixture, fixture};
 use crate::support::{Choices, argmax, interleaved, load, worst_row};
 use coli::graph::{Role, Row, StateError};
+use coli::ops::Kv;
 use coli::run::{Device, Model, RunError, Session, Sizes, Want};
 
 const TOLERANCE: f64 = 1e-5;
 const DEVICES: [Device; 2] = [Device::Oracle, Device::Cpu];
 
 fn session(model: &Model, device: Device, f: &Fixture, slots: u32, chunk: u32) -> Session {
-    Session::new(model, device, Sizes { ctx: f.ids.len() as u32, slots, chunk })
+    Session::new(model, device, Sizes { ctx: f.ids.len() as u32, slots, chunk, kv: Kv::F32 })
 }
 
 fn rows(ids: &[u32], slot: u32) -> Vec<Row> {

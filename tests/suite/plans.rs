@@ -2,6 +2,7 @@
 
 use crate::support::{arch, root, snapshots};
 use coli::graph::{Graph, expand};
+use coli::ops::Kv;
 use coli::plan::summarize;
 use coli::spec::Config;
 
@@ -12,7 +13,7 @@ fn graph(file: &str, config: &str) -> Graph {
 }
 
 fn plan(file: &str, config: &str) -> coli::plan::Summary {
-    let summary = summarize(&graph(file, config), None);
+    let summary = summarize(&graph(file, config), None, Kv::F32);
     snapshots(|| insta::assert_snapshot!(format!("plan-{config}"), summary.to_string()));
     summary
 }
@@ -41,6 +42,13 @@ fn kimi_k3() {
     assert_eq!(s.active_parameters / 100_000_000, 1041);
     let count = |name: &str| s.states.iter().find(|st| st.name == name).unwrap().layers;
     assert_eq!((count("kv_cache"), count("delta")), (24, 69));
+    // Half of what caches take, and all of what is recurrent.
+    let halves = summarize(&graph("kimi_k3", "kimi_k3"), None, Kv::F16);
+    assert_eq!(halves.state_bytes_per_token * 2.0, s.state_bytes_per_token);
+    assert_eq!(halves.state_bytes_fixed, s.state_bytes_fixed);
+    let text = halves.to_string();
+    let states: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("state")).take(1 + s.states.len()).collect();
+    snapshots(|| insta::assert_snapshot!("plan-kimi_k3-kv-f16", states.join("\n")));
 }
 
 #[test]

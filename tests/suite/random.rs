@@ -5,12 +5,13 @@ use crate::common::random_graph::{
 };
 use crate::common::stored::Stored;
 use crate::support::worst_row;
+use coli::ops::Kv;
 use coli::run::{Device, Model, Session, Sizes};
 use proptest::prelude::*;
 
 /// The worst difference of a node's value or a row of logits; choices must be the same.
 fn agree(model: &Model) -> Result<f64, TestCaseError> {
-    let on = |device| Session::new(model, device, Sizes { ctx: CTX, slots: SLOTS, chunk: CHUNK });
+    let on = |device| Session::new(model, device, Sizes { ctx: CTX, slots: SLOTS, chunk: CHUNK, kv: Kv::F32 });
     let (want, want_logits) = run(&mut on(Device::Oracle), &STEPS).unwrap();
     let (got, got_logits) = run(&mut on(Device::Cpu), &STEPS).unwrap();
     prop_assert_eq!(want.len(), got.len());

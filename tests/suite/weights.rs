@@ -4,6 +4,7 @@ use crate::common::fixture::fixture;
 use crate::common::safetensors::{Tensor, Tensors, read, write};
 use crate::support::{arch, snapshots};
 use coli::cli::report_text;
+use coli::ops::Kv;
 use coli::run::{Device, LoadError, Model, ModelSource, RunError, Session, Sizes, Want};
 use std::path::Path;
 
@@ -75,7 +76,7 @@ fn nan_is_named() {
     let model = load(dir.path()).unwrap_or_else(|e| panic!("{e}"));
     let f = fixture("qwen3_moe");
     for device in [Device::Oracle, Device::Cpu] {
-        let mut s = Session::new(&model, device, Sizes { ctx: 96, slots: 1, chunk: 96 });
+        let mut s = Session::new(&model, device, Sizes { ctx: 96, slots: 1, chunk: 96, kv: Kv::F32 });
         let error = s.append(0, &f.ids, Want::Last, &mut |_| {}).unwrap_err().to_string();
         assert!(error.contains("model.layers.1.mlp.experts.3.down_proj.weight"), "{error}");
         assert_eq!(s.len(0), 0);
@@ -86,7 +87,7 @@ fn nan_is_named() {
 fn rows_that_do_not_fit() {
     let f = fixture("qwen3_moe");
     let model = crate::support::load(&f);
-    let mut s = Session::new(&model, Device::Cpu, Sizes { ctx: 8, slots: 1, chunk: 4 });
+    let mut s = Session::new(&model, Device::Cpu, Sizes { ctx: 8, slots: 1, chunk: 4, kv: Kv::F32 });
     let long = s.append(0, &f.ids[..9], Want::Last, &mut |_| {}).unwrap_err();
     assert!(matches!(long, RunError::Step(_)) && long.to_string().contains("--ctx"), "{long}");
     assert_eq!(s.len(0), 0, "a refused prompt left rows behind");

@@ -7,6 +7,7 @@ use crate::cli::failure::Failure;
 use crate::cli::files;
 use crate::formats::Format;
 use crate::graph::{Graph, Role, WeightId, expand};
+use crate::ops::Kv;
 use crate::run::cpu::bench::FORMATS;
 use crate::run::vulkan::bench::machine::{self, CHAIN, READ};
 use crate::spec::Config;
@@ -248,6 +249,7 @@ fn layers(sheet: &mut Sheet, device: &Device, speed: &Speed) -> Result<(), Failu
         format: Format::Int4Row,
         rows: 1,
         ctx: 1024,
+        kv: Kv::F32,
         steps: if slow { 3 } else { 11 },
         warm_up,
     };

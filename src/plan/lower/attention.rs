@@ -34,7 +34,7 @@ impl Tile {
 impl Lower<'_> {
     /// Bytes of the rows of a cache that one row of the step looks at, `width` values each.
     pub fn cached(&self, positions: u32, width: usize) -> u64 {
-        4 * u64::from(positions.min(self.shape.ctx)) * width as u64
+        self.shape.kv.bytes() * u64::from(positions.min(self.shape.ctx)) * width as u64
     }
 
     pub fn absorb(&mut self, index: NodeIndex, [heads, nope, v_dim, rank]: [usize; 4]) -> Repr {
@@ -134,9 +134,10 @@ impl Lower<'_> {
             Push::F32(scale),
         ];
         let bytes = self.cached(if select { sel_k } else { self.shape.ctx }, rank + rope);
+        let variant = self.caches();
         let dispatch = |kernel, spec, set0, groups_x| Dispatch {
             kernel,
-            variant: None,
+            variant,
             spec,
             push,
             set0,
@@ -196,8 +197,8 @@ impl Lower<'_> {
         let push = [&numbers[..], &[Push::F32(*scale)]].concat();
         let set1 = vec![Bind::read(keys), Bind::read(values)];
         let bytes = self.cached(self.shape.ctx, (kv_heads * (dim + v_dim)) as usize);
-        let dispatch =
-            |kernel, spec, set0, groups| Dispatch { kernel, variant: None, spec, push, set0, set1, groups, bytes };
+        let variant = self.caches();
+        let dispatch = |kernel, spec, set0, groups| Dispatch { kernel, variant, spec, push, set0, set1, groups, bytes };
         let shared_by = heads / kv_heads;
         // As for latent attention: many rows fill a device by themselves.
         if self.role == Role::Prompt {
@@ -238,7 +239,8 @@ impl Lower<'_> {
             set0: vec![Bind::read(scores.buf), Bind::write(y.buf)],
             set1: vec![],
             groups: (Count::Fixed(1), Count::Rows(1)),
-            bytes: self.cached(self.shape.ctx, 1),
+            // A score for each position.
+            bytes: 4 * u64::from(self.shape.ctx),
         };
         self.emit(index, &[], dispatch);
         Repr::View(y)

@@ -27,7 +27,7 @@ impl Lower<'_> {
         let (rope_at, rope_dims) = rope.map_or((0, 0), |r| (r.at as u32, r.dims as u32));
         let dispatch = Dispatch {
             kernel: "index_score",
-            variant: None,
+            variant: self.caches(),
             spec: vec![INDEX, dim as u32, layout],
             push: vec![
                 Push::U32(heads as u32),

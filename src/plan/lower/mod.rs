@@ -28,7 +28,7 @@ use super::place::{Formats, Place, Placed, variant};
 use crate::formats::Format;
 use crate::graph::{Graph, Node, Role, WeightId};
 use crate::ops::op::Rope;
-use crate::ops::{ResourceId, Type};
+use crate::ops::{Kv, ResourceId, Type};
 pub use ending::Results;
 use pending::{Pending, Repr, View};
 use petgraph::graph::NodeIndex;
@@ -39,6 +39,8 @@ use stripes::Stripes;
 pub struct Shape {
     pub rows: u32,
     pub ctx: u32,
+    /// What caches hold.
+    pub kv: Kv,
     /// Bring every value that a pass makes to the host, for checks.
     pub observe: bool,
     /// Shuffles the passes inside each level by this seed; 0 keeps them in order. Results must not change.
@@ -262,6 +264,14 @@ impl<'a> Lower<'a> {
         match variant(self.format(w)) {
             Some(v) => v,
             None => unreachable!("placed on the GPU with a format that has no kernel"),
+        }
+    }
+
+    /// The kernels for what caches hold.
+    fn caches(&self) -> Option<Variant> {
+        match self.shape.kv {
+            Kv::F32 => None,
+            Kv::F16 => Some(Variant::F16),
         }
     }
 

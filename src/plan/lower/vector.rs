@@ -5,7 +5,7 @@ use super::pending::{Norm, Pending, Repr, Vector, View};
 use super::{LOCAL, Lower, WIDE, unused};
 use crate::graph::StateId;
 use crate::ops::op::{Rope, RopeIn, RopeOut};
-use crate::ops::{Op, ResourceId};
+use crate::ops::{Kv, Op, ResourceId};
 use petgraph::graph::NodeIndex;
 
 impl Lower<'_> {
@@ -86,7 +86,7 @@ impl Lower<'_> {
         ];
         let dispatch = Dispatch {
             kernel: "vec",
-            variant: None,
+            variant: state.and(self.caches()),
             spec: spec(v.d, norm.kind, rope, state.is_some()),
             push,
             set0: vec![
@@ -126,8 +126,19 @@ impl Lower<'_> {
                 }
             },
         };
+        let vector = if self.shape.kv == Kv::F16 { self.in_pairs(id, vector) } else { vector };
         self.emit_vector(id, vector, Some((index, state)));
         Repr::State(state)
+    }
+
+    /// Values for a cache of f16, which are written two at a time: heads of an odd width are made first, and then copied as one.
+    fn in_pairs(&mut self, id: ResourceId, v: Vector) -> Vector {
+        if v.d.is_multiple_of(2) {
+            return v;
+        }
+        let d = v.heads * v.d;
+        let src = View { head: d, ..self.emit_vector(id, v, None) };
+        Vector { src, heads: 1, d, norm: None, rope: None, nodes: vec![] }
     }
 
     /// A pending concatenation of neighbouring channels of one buffer is one vector computation.

@@ -3,9 +3,10 @@
 use super::error::CpuError;
 use super::work::{Work, made};
 use crate::cpu::attention::{Cache, Seen, Shape, attention};
+use crate::cpu::simd::Element;
 use crate::cpu::{elementwise, index};
-use crate::graph::{Node, Row, States, Value};
-use crate::ops::{Op, Type};
+use crate::graph::{CacheRows, Node, Row, States, Value};
+use crate::ops::{Kv, Op, Type};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,20 +14,21 @@ use std::sync::Arc;
 type Made = Result<Value, CpuError>;
 
 /// The caches of an attention's segments.
-struct Caches<'a> {
-    states: &'a States,
+struct Caches<'a, T> {
     rows: &'a [Row],
-    /// States of keys and values.
-    of: Vec<(usize, usize)>,
+    /// Keys and values.
+    of: Vec<(CacheRows<'a, T>, CacheRows<'a, T>)>,
 }
 
-impl Cache for Caches<'_> {
-    fn key(&self, segment: usize, row: usize, t: usize) -> &[f32] {
-        self.states.row(self.of[segment].0, self.rows[row].slot, t)
+impl<T: Element> Cache for Caches<'_, T> {
+    type Value = T;
+
+    fn key(&self, segment: usize, row: usize, t: usize) -> &[T] {
+        self.of[segment].0.row(self.rows[row].slot, t)
     }
 
-    fn value(&self, segment: usize, row: usize, t: usize) -> &[f32] {
-        self.states.row(self.of[segment].1, self.rows[row].slot, t)
+    fn value(&self, segment: usize, row: usize, t: usize) -> &[T] {
+        self.of[segment].1.row(self.rows[row].slot, t)
     }
 }
 
@@ -74,8 +76,7 @@ impl Work<'_> {
         }
         let (heads, kv_heads, dim, v_dim) = (*heads, *kv_heads, *dim, *v_dim);
         let shape = Shape { heads, kv_heads, dim, v_dim, scale: *scale, sink: sink.as_deref() };
-        let caches = Caches { states: &*self.states, rows: self.rows(), of };
-        made(self.rows().len() * heads * v_dim, |y| attention(q, &caches, &seen, shape, y))
+        self.attended(n, q, &of, &seen, shape)
     }
 
     /// One key row [c | k_rope] for all heads, whose first part is the value.
@@ -94,20 +95,51 @@ impl Work<'_> {
         let seen = self.seen(n, every as usize, window, select.then_some(3))?;
         let seen: Vec<Vec<Seen>> = seen.into_iter().map(|s| vec![s]).collect();
         let shape = Shape { heads, kv_heads: 1, dim, v_dim: rank, scale, sink: None };
-        let caches = Caches { states: &*self.states, rows: self.rows(), of: vec![(state, state)] };
-        made(q.len(), |y| attention(&joined, &caches, &seen, shape, y))
+        self.attended(n, &joined, &[(state, state)], &seen, shape)
     }
 
     pub(super) fn index_score(&self, n: &Node, heads: usize, dim: usize, scale: f32, every: usize) -> Made {
         let (q, state, w) = (self.tensor(n, 0)?, self.cache(n, 1)?, self.tensor(n, 2)?);
-        let states = &*self.states;
+        let (floats, halves) = (self.states.floats(state), self.states.halves(state));
         let of = |((q, w), row): ((&[f32], &[f32]), &Row)| {
             let mut out = vec![0.0; row.visible_rows(every)];
-            index::index_score(q, w, |t| states.row(state, row.slot, t), scale, &mut out);
+            if let Some(keys) = floats {
+                index::index_score(q, w, |t| keys.row(row.slot, t), scale, &mut out);
+            }
+            if let Some(keys) = halves {
+                index::index_score(q, w, |t| keys.row(row.slot, t), scale, &mut out);
+            }
             out
         };
         let rows = q.par_chunks(heads * dim).zip(w.par_chunks(heads)).zip(self.rows());
         Ok(Value::Scores(Arc::new(rows.map(of).collect())))
+    }
+
+    /// Attention of dense queries over states of keys and values, as the session stores them.
+    fn attended(&self, n: &Node, q: &[f32], of: &[(usize, usize)], seen: &[Vec<Seen>], shape: Shape) -> Made {
+        let len = self.rows().len() * shape.heads * shape.v_dim;
+        match self.states.limits().kv {
+            Kv::F32 => {
+                let caches = self.caches(n, of, States::floats)?;
+                made(len, |y| attention(q, &caches, seen, shape, y))
+            }
+            Kv::F16 => {
+                let caches = self.caches(n, of, States::halves)?;
+                made(len, |y| attention(q, &caches, seen, shape, y))
+            }
+        }
+    }
+
+    fn caches<'s, T>(
+        &'s self,
+        n: &Node,
+        of: &[(usize, usize)],
+        rows: impl Fn(&'s States, usize) -> Option<CacheRows<'s, T>>,
+    ) -> Result<Caches<'s, T>, CpuError> {
+        let pair = |(k, v): &(usize, usize)| Some((rows(self.states, *k)?, rows(self.states, *v)?));
+        let of: Option<Vec<_>> = of.iter().map(pair).collect();
+        let of = of.ok_or_else(|| CpuError::Kind { node: n.path(), want: "a cache" })?;
+        Ok(Caches { rows: self.rows(), of })
     }
 
     pub(super) fn topk_select(&self, n: &Node, k: usize) -> Made {

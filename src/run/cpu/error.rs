@@ -2,16 +2,18 @@
 
 use super::work::Work;
 use crate::cpu::first_non_finite;
-use crate::graph::{Node, StepError, Value};
+use crate::graph::{Node, StepError, TooLarge, Value};
 use crate::ops::{Op, Type};
 use crate::weights::Tensor;
 use rayon::prelude::*;
 
 /// Why a step failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CpuError {
     #[error(transparent)]
     Step(#[from] StepError),
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
     /// A value became NaN or infinite.
     #[error("{}", non_finite(node, *row, weight.as_ref()))]
     NonFinite {

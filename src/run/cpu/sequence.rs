@@ -6,7 +6,7 @@
 use super::error::CpuError;
 use super::work::{Work, made};
 use crate::cpu::{conv, decode, delta, pool};
-use crate::graph::{Node, Value};
+use crate::graph::{Node, TooLarge, Value};
 use crate::ops::RowDim;
 use rayon::prelude::*;
 
@@ -27,8 +27,9 @@ impl Work<'_> {
             RowDim::Emitted(m) => self.step.emitted(m as usize).iter().map(|e| (e.slot, e.window)).collect(),
             _ => self.rows().iter().map(|r| (r.slot, r.position)).collect(),
         };
-        for (x, (slot, row)) in x.chunks_exact(width).zip(places) {
-            self.states.row_mut(state, slot, row as usize).copy_from_slice(x);
+        for (row, (x, (slot, at))) in x.chunks_exact(width).zip(places).enumerate() {
+            let too_large = |value| TooLarge { node: n.path(), row, value };
+            self.states.append(state, slot, at as usize, x).map_err(too_large)?;
         }
         Ok(Value::Cache(state))
     }

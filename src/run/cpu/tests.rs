@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::graph::{Node, Role, Row, expand};
-use crate::ops::WeightRole;
+use crate::ops::{Kv, WeightRole};
 use crate::spec::{Arch, Config, Source};
 use crate::weights::{Index, Request};
 use std::fmt::Write;
@@ -121,7 +121,7 @@ fn weights(graph: &Graph, change: impl Fn(&str, &mut [f32])) -> Arc<Bound> {
     Arc::new(index.bind(&requests, &[]).unwrap())
 }
 
-const LIMITS: Limits = Limits { vocab: 11, ctx: 32, slots: 3, chunk: 32 };
+const LIMITS: Limits = Limits { vocab: 11, ctx: 32, slots: 3, chunk: 32, kv: Kv::F32 };
 const TOKENS: [u32; 13] = [1, 5, 2, 2, 9, 10, 0, 3, 7, 4, 8, 6, 1];
 
 fn cpu() -> Cpu {
@@ -180,6 +180,19 @@ fn a_new_sequence_sees_nothing_of_an_old_one() {
         (0..4).for_each(|r| cpu.states_mut().row_mut(state, 0, r).fill(3.5));
     }
     assert_eq!(step(&mut cpu, (0..9).map(|p| row(0, p)).collect()), clean);
+}
+
+#[test]
+fn caches_of_f16_take_half_the_memory() {
+    let graph = toy();
+    let bytes = |kv| {
+        let states = States::new(&graph, Limits { kv, ..LIMITS });
+        (0..graph.states.len()).map(|s| states.bytes(s)).collect::<Vec<_>>()
+    };
+    for ((state, full), half) in graph.states.iter().zip(bytes(Kv::F32)).zip(bytes(Kv::F16)) {
+        let cache = ["near", "old"].contains(&state.name.as_str());
+        assert_eq!(half, if cache { full / 2 } else { full }, "{}", state.name);
+    }
 }
 
 #[test]

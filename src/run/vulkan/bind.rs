@@ -3,7 +3,7 @@
 use super::params::{self, MAX_ROWS};
 use super::values;
 use super::weights::DeviceWeights;
-use super::{Options, VulkanError};
+use super::{Options, VulkanError, too_large};
 use crate::graph::{Graph, Step, Value, Watch};
 use crate::ops::{RowDim, Type};
 use crate::plan::compile::{Instr, Memory, resolve};
@@ -241,7 +241,16 @@ impl BoundPlan {
         };
         let width = values::width(&resource.ty).ok_or_else(crossing)?;
         let words = self.buffers.readbacks[readback as usize].read::<u32>(0, rows * width)?;
-        values::from_words(&resource.ty, &words).ok_or_else(crossing)
+        let value = values::from_words(&resource.ty, &words).ok_or_else(crossing)?;
+        // A row sees itself at least, so this is what `topk.comp` makes of scores that are no numbers.
+        if let (Type::Selection { every: 1, .. }, Value::Selection(rows)) = (&resource.ty, &value)
+            && rows.iter().any(Vec::is_empty)
+        {
+            let (node, weight) =
+                (resource.name.clone(), format!(", by scores that are no numbers{}", too_large(self.plan.shape.kv)));
+            return Err(VulkanError::NonFinite { node, weight });
+        }
+        Ok(value)
     }
 
     /// The id of the highest logit of each output; None if a logit of one is not finite.

@@ -15,6 +15,7 @@ use super::choose::highest;
 use super::cpu::{CpuError, Tables, Work};
 use crate::formats::Format;
 use crate::graph::{Graph, Limits, Role, StateError, StateId, States, Step, Value, Watch, WeightId};
+use crate::ops::Kv;
 use crate::plan::compile::Instr;
 use crate::plan::pass::{Bind, Buf, Ending, Work as PassWork};
 use crate::plan::place::Rule;
@@ -44,8 +45,8 @@ pub enum VulkanError {
     State(#[from] StateError),
     #[error("--chunk {0}: a step on the device holds at most {max} rows", max = params::MAX_ROWS)]
     Chunk(u32),
-    #[error("the state {name} of {bytes} bytes does not fit in one binding of {limit}; give a smaller --ctx")]
-    Binding { name: String, bytes: u64, limit: u64 },
+    #[error("the state {name} of {bytes} bytes does not fit in one binding of {limit}; give a smaller --ctx{or}")]
+    Binding { name: String, bytes: u64, limit: u64, or: &'static str },
     #[error("{name}: {format} has no engine layout for these sizes")]
     Layout { name: String, format: Format },
     #[error("{node} computed a value that is not finite{weight}")]
@@ -139,7 +140,7 @@ const RESERVE: u64 = 256 << 20;
 /// Memory of a session, known before anything is allocated.
 fn needs(weights: u64, states: &States, plans: &[&Plan]) -> [Need; 3] {
     let own: u64 = plans.iter().map(|p| p.arena).sum();
-    let kept: u64 = used_states(plans).iter().map(|s| 4 * states.values(s.0 as usize) as u64).sum();
+    let kept: u64 = used_states(plans).iter().map(|s| states.bytes(s.0 as usize)).sum();
     let sum = |sizes: fn(&Plan) -> &[u64]| plans.iter().flat_map(|p| sizes(p)).sum::<u64>();
     let device = own + kept + weights;
     [
@@ -166,6 +167,7 @@ impl Vulkan {
             let shape = Shape {
                 rows,
                 ctx: limits.ctx,
+                kv: limits.kv,
                 observe: options.observe,
                 shuffle: options.shuffle,
                 matrices: matrices(&device).filter(|_| !options.without_matrices),
@@ -348,7 +350,8 @@ impl Vulkan {
                 }
             }
         }
-        VulkanError::NonFinite { node: "the device".into(), weight: ", from weights that are all finite".into() }
+        let weight = format!(", from weights that are all finite{}", too_large(self.states.limits().kv));
+        VulkanError::NonFinite { node: "the device".into(), weight }
     }
 
     /// Copies a slot's device states to their mirror on the host, so that a snapshot holds them.
@@ -365,7 +368,7 @@ impl Vulkan {
         for s in 0..self.device_states.len() {
             let Some(buffer) = self.device_states[s].clone() else { continue };
             let values = self.states.slot_mut(s, slot);
-            let (bytes, at) = (values.len() as u64 * 4, values.len() as u64 * 4 * u64::from(slot));
+            let (bytes, at) = (values.len() as u64, values.len() as u64 * u64::from(slot));
             let (kind, usage) = match to_host {
                 true => (Kind::Readback, Usage::TRANSFER_DST),
                 false => (Kind::Upload, Usage::TRANSFER_SRC),
@@ -386,10 +389,18 @@ impl Vulkan {
             queue.submit(&[&r.finish()?], &[], self.submitted)?;
             queue.wait(self.submitted, self.device.deadline())?;
             if to_host {
-                values.copy_from_slice(&staging.read::<f32>(0, values.len())?);
+                values.copy_from_slice(&staging.read::<u8>(0, values.len())?);
             }
         }
         Ok(())
+    }
+}
+
+/// What may be behind a value that is not finite, if no weight is: a cache of f16 makes NaN of what it cannot hold.
+fn too_large(kv: Kv) -> &'static str {
+    match kv {
+        Kv::F32 => "",
+        Kv::F16 => ": it may come of one above 65504 for a cache of f16, so run it with --kv f32",
     }
 }
 
@@ -415,7 +426,13 @@ fn cpu_node(
     // On one of the pool's threads, as `Cpu::step`.
     let value = rayon::scope(|_| work.run(index.index(), node))?;
     if let Some(row) = work.bad_row(node, &value) {
-        return Err(work.blame(node, row).into());
+        return Err(match work.blame(node, row) {
+            // A cache on the device may have made NaN of what it cannot hold.
+            CpuError::NonFinite { node, weight: None, .. } if bound.plan.shape.kv == Kv::F16 => {
+                VulkanError::NonFinite { node, weight: too_large(Kv::F16).into() }
+            }
+            other => other.into(),
+        });
     }
     watch(node, &value);
     for write in writes {
@@ -436,7 +453,7 @@ fn used_states(plans: &[&Plan]) -> BTreeSet<StateId> {
     accesses.filter_map(state).collect()
 }
 
-/// A buffer per state that a kernel touches, `[slot][capacity][width]` f32, zeroed.
+/// A buffer per state that a kernel touches, `[slot][capacity][width]` as on the host, zeroed.
 fn state_buffers(
     device: &vk::Device,
     graph: &Graph,
@@ -448,9 +465,10 @@ fn state_buffers(
     for s in used_states(plans) {
         let state = graph.state(s);
         let name = state.layer.map_or(state.name.clone(), |l| format!("l{l}.{}", state.name));
-        let bytes = 4 * states.values(s.0 as usize) as u64;
+        let bytes = states.bytes(s.0 as usize);
         if bytes > limit {
-            return Err(VulkanError::Binding { name, bytes, limit });
+            let halves = state.kind.is_cache() && states.limits().kv == Kv::F32;
+            return Err(VulkanError::Binding { name, bytes, limit, or: if halves { " or --kv f16" } else { "" } });
         }
         let usage = Usage::STORAGE | Usage::TRANSFER_SRC | Usage::TRANSFER_DST;
         out[s.0 as usize] =

@@ -7,6 +7,7 @@ mod argmax;
 mod chain;
 mod commands;
 mod devices;
+mod halves;
 mod lifetimes;
 mod memory;
 mod pipelines;
