@@ -110,7 +110,7 @@ impl Source {
             StepKind::Prompt => (Role::Prompt, args.chunk),
             StepKind::Decode => (Role::Decode, crate::run::vulkan::DECODE_ROWS),
         };
-        let shape = Shape { rows, ctx: args.ctx, observe: false, shuffle: 0, matrices: None };
+        let shape = Shape { rows, ctx: args.ctx, chunk: args.chunk, observe: false, shuffle: 0, matrices: None };
         plan::compile(&self.graph, &|w| self.format(w), &args.place, role, shape)
             .map_err(|e| Failure::Usage(e.to_string()))
     }

@@ -166,6 +166,7 @@ impl Vulkan {
             let shape = Shape {
                 rows,
                 ctx: limits.ctx,
+                chunk: limits.chunk,
                 observe: options.observe,
                 shuffle: options.shuffle,
                 matrices: matrices(&device).filter(|_| !options.without_matrices),
