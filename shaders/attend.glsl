@@ -4,10 +4,13 @@
 //
 // The kernel declares LOCAL, QUERIES (8, 16 or 32), C4 (fours of value channels, at most 256), the caches named KEYS and VALUES
 // (of cache.glsl), query_at(query, c), and stage_rows(first, count), which fills key_at and value_at with where the positions first ..
-// first + count of the queries' common list begin; places past `count` repeat the last. It fills `sees`.
+// first + count of the queries' common list begin; places past `count` repeat the last. It calls `begin`, then for each segment
+// fills `sees`, and `starts` if queries may not see the first of the list (RING), and calls `attend`. Where there may be a second
+// segment, its caches are KEYS_1 and VALUES_1, and in_first() says which one it is.
+
+#include "lowest.glsl"
 
 const uint TILE = 64;
-const float LOWEST = -3.4e38;
 
 // Scores: an invocation has eight queries, GROUPS apart, by four positions, TILE / 4 apart, and one of SLICES runs of the
 // channels of a chunk.
@@ -38,8 +41,9 @@ shared vec4 scores[TILE * ROW];
 // Where the rows of a tile begin, in fours.
 shared uint key_at[TILE];
 shared uint value_at[TILE];
-// How many positions of the list each query sees.
+// What each query sees of the list: what lies below this, and not below `starts`.
 shared uint sees[QUERIES];
+shared uint starts[QUERIES];
 // Of all tiles so far: largest score and sum of weights. The first is finite from the start, so that no infinity meets another.
 shared float tops[QUERIES];
 shared float totals[QUERIES];
@@ -55,22 +59,40 @@ uint value_group() { return gl_LocalInvocationIndex % GROUPS; }
 
 uint value_four(uint span) { return gl_LocalInvocationIndex / GROUPS + span * LANES; }
 
-// This invocation's part of a chunk of channels that begins at four `first`; 0 behind the last.
-void load_channels(uint first, uint width4, out vec4 v[SCORE_LOADS]) {
-    [[unroll]] for (uint i = 0; i < SCORE_LOADS; i++) {
-        uint item = gl_LocalInvocationIndex + i * LOCAL;
-        uint row = item / DEPTH;
-        uint c = first + item % DEPTH;
-        v[i] = vec4(0.0);
-        if (row < QUERIES + TILE && c < width4) {
-            if (row < QUERIES) {
-                v[i] = query_at(row, c);
-            } else {
-                v[i] = cached(KEYS[key_at[row - QUERIES] + c]);
-            }
-        }
+#define LOAD_CHANNELS load_channels
+#define LOAD_VALUES load_values
+#include "attend_loads.glsl"
+#ifdef KEYS_1
+// The same from the second segment's caches. The branch is around all loads, which so stay under way together.
+#undef LOAD_CHANNELS
+#undef LOAD_VALUES
+#undef KEYS
+#undef VALUES
+#define LOAD_CHANNELS load_channels_1
+#define LOAD_VALUES load_values_1
+#define KEYS KEYS_1
+#define VALUES VALUES_1
+#include "attend_loads.glsl"
+
+void next_channels(uint first, uint width4, out vec4 v[SCORE_LOADS]) {
+    if (in_first()) {
+        load_channels(first, width4, v);
+    } else {
+        load_channels_1(first, width4, v);
     }
 }
+
+void next_values(uint from, out vec4 v[VALUE_LOADS]) {
+    if (in_first()) {
+        load_values(from, v);
+    } else {
+        load_values_1(from, v);
+    }
+}
+#else
+#define next_channels load_channels
+#define next_values load_values
+#endif
 
 void keep_channels(vec4 v[SCORE_LOADS]) {
     [[unroll]] for (uint i = 0; i < SCORE_LOADS; i++) {
@@ -120,13 +142,13 @@ void score_tile(uint width4) {
     vec4 s[8];
     [[unroll]] for (uint j = 0; j < 8; j++) s[j] = vec4(0.0);
     vec4 next[SCORE_LOADS];
-    load_channels(0, width4, next);
+    next_channels(0, width4, next);
     [[dont_unroll]] for (uint first = 0; first < width4; first += DEPTH) {
         barrier();
         keep_channels(next);
         barrier();
         // On their way while this chunk is multiplied.
-        if (first + DEPTH < width4) load_channels(first + DEPTH, width4, next);
+        if (first + DEPTH < width4) next_channels(first + DEPTH, width4, next);
         score_chunk(s);
     }
     keep_scores(s);
@@ -138,11 +160,12 @@ void weigh_tile(uint first, float scale) {
     uint query = me % QUERIES;
     uint side = me / QUERIES;
     uint seen = sees[query] - min(first, sees[query]);
+    uint before = RING ? starts[query] - min(first, starts[query]) : 0;
     uint from = side * (TILE / SIDES);
     float old = tops[query];
     float top = LOWEST;
     for (uint t = from; t < from + TILE / SIDES; t++) {
-        if (t < seen) top = max(top, scores[t * ROW + query / 4][query % 4] * scale);
+        if (t < seen && t >= before) top = max(top, scores[t * ROW + query / 4][query % 4] * scale);
     }
     side_tops[me] = top;
     barrier();
@@ -150,7 +173,7 @@ void weigh_tile(uint first, float scale) {
     for (uint i = 0; i < SIDES; i++) top = max(top, side_tops[i * QUERIES + query]);
     float total = 0.0;
     for (uint t = from; t < from + TILE / SIDES; t++) {
-        float weight = t < seen ? exp(scores[t * ROW + query / 4][query % 4] * scale - top) : 0.0;
+        float weight = t < seen && t >= before ? exp(scores[t * ROW + query / 4][query % 4] * scale - top) : 0.0;
         scores[t * ROW + query / 4][query % 4] = weight;
         total += weight;
     }
@@ -169,15 +192,6 @@ void weigh_tile(uint first, float scale) {
     }
 }
 
-// This invocation's part of the values of a chunk of positions that begins at place `from`.
-void load_values(uint from, out vec4 v[VALUE_LOADS]) {
-    [[unroll]] for (uint i = 0; i < VALUE_LOADS; i++) {
-        uint item = gl_LocalInvocationIndex + i * LOCAL;
-        v[i] = vec4(0.0);
-        if (item < CHUNK * C4) v[i] = cached(VALUES[value_at[from + item / C4] + item % C4]);
-    }
-}
-
 void keep_values(vec4 v[VALUE_LOADS]) {
     [[unroll]] for (uint i = 0; i < VALUE_LOADS; i++) {
         uint item = gl_LocalInvocationIndex + i * LOCAL;
@@ -189,7 +203,7 @@ void keep_values(vec4 v[VALUE_LOADS]) {
 void add_seen(uint first, uint t, uint at) {
     [[unroll]] for (uint j = 0; j < 8; j++) {
         uint query = 8 * value_group() + j;
-        if (first + t < sees[query]) {
+        if (first + t < sees[query] && (!RING || first + t >= starts[query])) {
             float weight = scores[t * ROW + query / 4][j % 4];
             [[unroll]] for (uint i = 0; i < SPAN; i++) {
                 sums[i][j] = fma(vec4(weight), stage[at * C4 + min(value_four(i), C4 - 1)], sums[i][j]);
@@ -198,10 +212,11 @@ void add_seen(uint first, uint t, uint at) {
     }
 }
 
-// Adds the staged values of `count` places from `from` on, of which all queries see the first `clear`.
-void sum_chunk(uint first, uint from, uint count, uint clear) {
+// Adds the staged values of `count` places from `from` on, of which all queries see clear.x .. clear.y.
+void sum_chunk(uint first, uint from, uint count, uvec2 clear) {
     uint t = 0;
-    [[dont_unroll]] for (; t + 4 <= clear; t += 4) {
+    [[dont_unroll]] for (; RING && t < clear.x; t++) add_seen(first, from + t, t);
+    [[dont_unroll]] for (; t + 4 <= clear.y; t += 4) {
         [[unroll]] for (uint k = 0; k < 4; k++) {
             uint at = (from + t + k) * ROW + 2 * value_group();
             vec4 a = scores[at];
@@ -218,24 +233,24 @@ void sum_chunk(uint first, uint from, uint count, uint clear) {
     [[dont_unroll]] for (; t < count; t++) add_seen(first, from + t, t);
 }
 
-void sum_tile(uint first, uint count, uint clear) {
+void sum_tile(uint first, uint count, uvec2 clear) {
     [[unroll]] for (uint j = 0; j < 8; j++) {
         float decay = decays[8 * value_group() + j];
         [[unroll]] for (uint i = 0; i < SPAN; i++) sums[i][j] *= decay;
     }
     vec4 next[VALUE_LOADS];
-    load_values(0, next);
+    next_values(0, next);
     [[dont_unroll]] for (uint from = 0; from < count; from += CHUNK) {
         barrier();
         keep_values(next);
         barrier();
-        if (from + CHUNK < count) load_values(from + CHUNK, next);
-        sum_chunk(first, from, min(CHUNK, count - from), min(CHUNK, clear - min(from, clear)));
+        if (from + CHUNK < count) next_values(from + CHUNK, next);
+        uint here = min(CHUNK, count - from);
+        sum_chunk(first, from, here, min(uvec2(here), clear - min(uvec2(from), clear)));
     }
 }
 
-// All queries over the positions 0 .. end of their list, of which all see the first `clear`; a key has width4 fours.
-void attend(uint width4, uint clear, uint end, float scale) {
+void begin() {
     if (gl_LocalInvocationIndex < QUERIES) {
         tops[gl_LocalInvocationIndex] = LOWEST;
         totals[gl_LocalInvocationIndex] = 0.0;
@@ -243,14 +258,19 @@ void attend(uint width4, uint clear, uint end, float scale) {
     [[unroll]] for (uint i = 0; i < SPAN; i++) {
         [[unroll]] for (uint j = 0; j < 8; j++) sums[i][j] = vec4(0.0);
     }
-    for (uint first = 0; first < end; first += TILE) {
+}
+
+// All queries over the positions from .. end of their list, of which all see clear.x .. clear.y; `from` is a multiple of TILE,
+// and a key has width4 fours.
+void attend(uint width4, uint from, uint end, uvec2 clear, float scale) {
+    for (uint first = from; first < end; first += TILE) {
         uint count = min(TILE, end - first);
         barrier();
         stage_rows(first, count);
         barrier();
         score_tile(width4);
         weigh_tile(first, scale);
-        sum_tile(first, count, min(count, clear - min(first, clear)));
+        sum_tile(first, count, min(uvec2(count), clear - min(uvec2(first), clear)));
     }
     barrier();
 }

@@ -33,9 +33,12 @@ layout(push_constant, std430) uniform Push {
 };
 
 #include "split.glsl"
-#define parts x
+#include "lowest.glsl"
+#define SUMS x
+#define WEIGHTS weights
+#define LARGEST largest
+#define ADD_PARTS add_parts
 #include "merge.glsl"
-#undef parts
 
 // The latent of the head, merged.
 shared vec4 merged[MERGE == 0 ? 1 : 256];

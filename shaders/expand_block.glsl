@@ -13,8 +13,13 @@ void BLOCK(uint first_row, uint n) {
         uint c4 = rank / 4;
         x_at[0] = 0;
         uint count = parts_of(SELECT == 1 ? sel[first_row * (sel_k + 1)] : row_visible(first_row));
+        uint at = first_row * PARTS * heads + head;
+        float top = largest(at, heads, count, LOWEST);
         for (uint c = gl_LocalInvocationIndex; c < c4; c += LOCAL) {
-            merged[c] = merge_parts(first_row, head, c, heads, c4, count);
+            float total = 0.0;
+            vec4 sum = vec4(0.0);
+            add_parts(at, heads, c, c4, count, top, total, sum);
+            merged[c] = sum * (total == 0.0 ? 0.0 : 1.0 / total);
         }
         barrier();
     }

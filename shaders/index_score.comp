@@ -9,6 +9,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint LOCAL = 256;
 layout(constant_id = 1) const uint D = 128;
 layout(constant_id = 2) const uint ROPE = 0;
+layout(constant_id = 3) const uint EVERY = 1;
 
 #include "params.glsl"
 #include "state.glsl"
@@ -94,7 +95,7 @@ void main() {
     uint r = gl_WorkGroupID.y;
     uint me = gl_LocalInvocationIndex;
     uint first = POSITIONS * gl_WorkGroupID.x;
-    uint visible = row_visible(r);
+    uint visible = row_visible(r) / EVERY;
     // So few that all of them will be selected need no scores.
     if (first >= visible || visible <= enough) return;
     uint slice = me % SLICES;

@@ -45,6 +45,7 @@ vec4 query_at(uint r, uint head, uint c) {
 
 void stage_rows(uint r, uint first, uint count);
 
+#define ROW_PARTS PARTS
 #define KEYS cache
 #define VALUES cache
 #include "stretch.glsl"

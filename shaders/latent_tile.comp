@@ -47,6 +47,7 @@ vec4 query_at(uint query, uint c) {
 
 void stage_rows(uint first, uint count);
 
+const bool RING = false;
 #define KEYS cache
 #define VALUES cache
 #include "attend.glsl"
@@ -66,7 +67,8 @@ void main() {
     uint r = gl_WorkGroupID.y;
     uint n = SELECT == 1 ? sel[r * (sel_k + 1)] : row_visible(r);
     if (gl_LocalInvocationIndex < QUERIES) sees[gl_LocalInvocationIndex] = n;
-    attend(C4 + rope / 4, n, n, scale);
+    begin();
+    attend(C4 + rope / 4, 0, n, uvec2(0, n), scale);
     [[unroll]] for (uint j = 0; j < 8; j++) {
         uint head = first_head() + 8 * value_group() + j;
         [[unroll]] for (uint i = 0; i < SPAN; i++) {

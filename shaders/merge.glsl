@@ -1,18 +1,18 @@
-// The parts of `latent_split.comp` put together: each by its sum of weights, relative to the largest score of all. The
-// kernel declares the sums `parts` (vec4) and `weights` (vec2).
+// The parts that a split attention left of a row's head, each by its sum of weights relative to the largest score of all. The
+// kernel names the sums SUMS (vec4) and WEIGHTS (vec2), and the two functions. A head's parts are `heads` apart from `at` on.
 
-// Channels 4 c .. 4 c + 3 of a row's head, of `count` parts. Nothing in sight gives 0.
-vec4 merge_parts(uint r, uint head, uint c, uint heads, uint c4, uint count) {
-    uint at = r * PARTS * heads + head;
-    float top = -3.4e38;
-    for (uint p = 0; p < count; p++) top = max(top, weights[at + p * heads].x);
-    float total = 0.0;
-    vec4 sum = vec4(0.0);
+// The largest score, or `top` if that is larger.
+float LARGEST(uint at, uint heads, uint count, float top) {
+    for (uint p = 0; p < count; p++) top = max(top, WEIGHTS[at + p * heads].x);
+    return top;
+}
+
+// Adds fours c of the channels, of c4, and the sums of weights.
+void ADD_PARTS(uint at, uint heads, uint c, uint c4, uint count, float top, inout float total, inout vec4 sum) {
     for (uint p = 0; p < count; p++) {
-        vec2 w = weights[at + p * heads];
+        vec2 w = WEIGHTS[at + p * heads];
         float share = exp(w.x - top);
         total = fma(w.y, share, total);
-        sum = fma(parts[(at + p * heads) * c4 + c], vec4(share), sum);
+        sum = fma(SUMS[(at + p * heads) * c4 + c], vec4(share), sum);
     }
-    return sum * (total == 0.0 ? 0.0 : 1.0 / total);
 }

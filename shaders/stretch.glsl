@@ -3,8 +3,10 @@
 // sums follows from the positions alone.
 //
 // The kernel declares LOCAL, HEADS (a multiple of four), C4 (fours of value channels), the caches named KEYS and VALUES
-// (of cache.glsl), `heads`, `scale`, `parts` and `weights`, query_at(r, head, c), and stage_rows(r, first, count), which fills key_at
-// and value_at; places past `count` repeat the last.
+// (of cache.glsl), `heads`, `scale`, `parts` and `weights`, ROW_PARTS (how many parts of a row those have room for), query_at(r, head, c),
+// and stage_rows(r, first, count), which fills key_at and value_at; places past `count` repeat the last.
+
+#include "lowest.glsl"
 
 const uint TILE = 64;
 // An invocation scores four positions with four heads over every SLICES-th four channels.
@@ -17,7 +19,6 @@ const uint AT_ONCE = 2;
 const uint ITEMS = C4 * (HEADS / 2);
 const uint SPAN = (ITEMS + LOCAL - 1) / LOCAL;
 const uint SIDE = ITEMS >= LOCAL ? 1 : LOCAL / ITEMS > 4 ? 4 : LOCAL / ITEMS;
-const float LOWEST = -3.4e38;
 
 // Where the rows of a tile begin, in fours.
 shared uint key_at[TILE];
@@ -167,10 +168,10 @@ void attend(uint r, uint part, uint first_head, uint last_head, uint width4, uin
                 barrier();
             }
             bool mine = item < ITEMS && side == 0 && head + h <= last_head;
-            if (mine) parts[((r * PARTS + part) * heads + head + h) * C4 + item % C4] = sum;
+            if (mine) parts[((r * ROW_PARTS + part) * heads + head + h) * C4 + item % C4] = sum;
         }
     }
     if (me < HEADS && first_head + me <= last_head) {
-        weights[(r * PARTS + part) * heads + first_head + me] = vec2(tops[me], totals[me]);
+        weights[(r * ROW_PARTS + part) * heads + first_head + me] = vec2(tops[me], totals[me]);
     }
 }

@@ -7,6 +7,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint LOCAL = 64;
+layout(constant_id = 1) const uint EVERY = 1;
 
 #include "params.glsl"
 #include "reduce.glsl"
@@ -61,7 +62,7 @@ uint find_bin(inout uint want) {
 
 void main() {
     uint r = gl_WorkGroupID.y;
-    uint n = row_visible(r);
+    uint n = row_visible(r) / EVERY;
     uint at = r * scores_stride;
     uint to = r * (k + 1);
     if (gl_LocalInvocationIndex == 0) sel[to] = min(n, k);

@@ -12,6 +12,8 @@ layout(constant_id = 3) const uint IN_HALF = 0;
 layout(constant_id = 4) const uint OUT_HALF = 0;
 layout(constant_id = 5) const uint INVERSE = 0;
 layout(constant_id = 6) const uint TO_STATE = 0;
+// Of a state with a row for so many positions, x has a row for each that closes in the step.
+layout(constant_id = 7) const uint EVERY = 1;
 
 #include "params.glsl"
 #include "state.glsl"
@@ -126,8 +128,16 @@ void put(uint c, float v) {
 void main() {
     uint head = gl_WorkGroupID.x;
     uint r = gl_WorkGroupID.y;
-    x_at = r * x_stride + x_off + head * x_head;
-    to = TO_STATE == 1 ? row_addr(row_slot(r), row_position(r), cap, width) + head * d : r * y_stride + y_off + head * d;
+    uint from = r;
+    if (EVERY > 1) {
+        if (row_visible(r) % EVERY != 0) return;
+        uint closed = 0;
+        for (uint i = gl_LocalInvocationIndex; i < r; i += LOCAL) closed += row_visible(i) % EVERY == 0 ? 1 : 0;
+        workgroup_scan(closed, from);
+    }
+    x_at = from * x_stride + x_off + head * x_head;
+    uint row = row_position(r) / EVERY;
+    to = TO_STATE == 1 ? row_addr(row_slot(r), row, cap, width) + head * d : r * y_stride + y_off + head * d;
     if (NORM != 0) find_factor();
 #if CACHES_F16
     if (TO_STATE == 1) {

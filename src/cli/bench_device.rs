@@ -54,7 +54,7 @@ pub fn time(
     let graph = Arc::new(chain(experts, [m, k], count)?);
     let formats = |w| stored(&graph, w, format);
     let random = Random::new(&graph, &formats)?;
-    let shape = Shape { rows, ctx: DECODE_ROWS, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
+    let shape = Shape { rows, ctx: DECODE_ROWS, chunk: rows, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
     let mut bench = Bench::new(device.clone(), &graph, &random, &[], (Role::Decode, shape), true)?;
     bench.warm_up(rows, 0, effort.warm_up)?;
     let mut times = vec![];

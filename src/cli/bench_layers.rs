@@ -140,8 +140,15 @@ fn run(args: &Args, role: Role, rows: u32) -> Result<(), Failure> {
 pub fn measure(device: &vk::Device, graph: &Arc<Graph>, read: f64, case: Case) -> Result<Measured, Failure> {
     let format = |w: WeightId| stored(graph, w, case.format);
     let random = Random::new(graph, &format)?;
-    let (rows, ctx, matrices) = (case.rows, case.ctx + case.rows, matrices(device));
-    let shape = Shape { rows, ctx, kv: case.kv, observe: false, shuffle: 0, matrices };
+    let shape = Shape {
+        rows: case.rows,
+        ctx: case.ctx + case.rows,
+        chunk: case.rows,
+        kv: case.kv,
+        observe: false,
+        shuffle: 0,
+        matrices: matrices(device),
+    };
     let rules: [Rule; 0] = [];
     let timed = |timed: bool| -> Result<(StepTime, [usize; 3]), Failure> {
         let mut bench = Bench::new(device.clone(), graph, &random, &rules, (case.role, shape), timed)?;

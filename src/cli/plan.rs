@@ -113,8 +113,8 @@ impl Source {
             StepKind::Prompt => (Role::Prompt, args.chunk),
             StepKind::Decode => (Role::Decode, crate::run::vulkan::DECODE_ROWS),
         };
-        let (ctx, kv) = (args.ctx, args.caches.kv);
-        let shape = Shape { rows, ctx, kv, observe: false, shuffle: 0, matrices: None };
+        let (ctx, chunk, kv) = (args.ctx, args.chunk, args.caches.kv);
+        let shape = Shape { rows, ctx, chunk, kv, observe: false, shuffle: 0, matrices: None };
         plan::compile(&self.graph, &|w| self.format(w), &args.place, role, shape)
             .map_err(|e| Failure::Usage(e.to_string()))
     }

@@ -154,12 +154,12 @@ pub struct States {
     memories: Vec<Memory>,
 }
 
-/// Rows that one slot of a state holds, and values per row.
-pub fn capacity(kind: &StateKind, limits: &Limits) -> (usize, usize) {
-    let ctx = limits.ctx as usize;
+/// Rows that one slot of a state holds, and values per row, for a context and rows of a slot in a step at most.
+pub fn capacity(kind: &StateKind, ctx: u32, chunk: u32) -> (usize, usize) {
+    let ctx = ctx as usize;
     match *kind {
         StateKind::Rows { width, every } => (ctx.div_ceil(every as usize), width as usize),
-        StateKind::Ring { width, window } => (ctx.min(window as usize + limits.chunk as usize - 1), width as usize),
+        StateKind::Ring { width, window } => (ctx.min(window as usize + chunk as usize - 1), width as usize),
         StateKind::Window { len, width } => (len as usize, width as usize),
         StateKind::Matrix { heads, k, v } => (1, (heads * k * v) as usize),
     }
@@ -168,7 +168,7 @@ pub fn capacity(kind: &StateKind, limits: &Limits) -> (usize, usize) {
 impl States {
     pub fn new(graph: &Graph, limits: Limits) -> Self {
         let memories = graph.states.iter().map(|s| {
-            let (capacity, width) = capacity(&s.kind, &limits);
+            let (capacity, width) = capacity(&s.kind, limits.ctx, limits.chunk);
             let data = Data::zeros(&s.kind, limits.kv, limits.slots as usize * capacity * width);
             Memory { name: s.name.clone(), kind: s.kind, capacity, width, data }
         });

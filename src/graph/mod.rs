@@ -14,7 +14,7 @@ pub mod step;
 pub mod value;
 
 pub use expand::expand;
-pub use memory::{CacheRows, Snapshot, StateError, States, TooLarge};
+pub use memory::{CacheRows, Snapshot, StateError, States, TooLarge, capacity};
 pub use node::{Edge, Graph, LayerKind, Node, Resource, State, StateId, Weight, WeightId};
 pub use step::{DECODE_ROWS, Emit, Limits, Role, Row, Step, StepError};
 pub use value::{Value, Watch};

@@ -1,10 +1,10 @@
 //! Where each node runs: on the GPU if a kernel exists for it, else on the CPU, with the reason.
 
+use super::lower::SEGMENTS;
 use super::pass::Variant;
 use crate::formats::{BlockScale, Format, rotation};
 use crate::graph::{Graph, Node, WeightId};
 use crate::names::glob;
-use crate::ops::op::Segment;
 use crate::ops::{Op, RowDim, Type};
 use petgraph::graph::NodeIndex;
 use std::collections::BTreeMap;
@@ -175,16 +175,15 @@ fn missing(graph: &Graph, node: &Node, formats: Formats) -> Option<String> {
         Op::Add | Op::MulSigmoid | Op::Sigmoid | Op::Glu(_) => &[],
         Op::Concat { .. } if heads(graph, node) => return no(" of heads"),
         Op::Slice { .. } | Op::Concat { .. } | Op::View => &[],
-        Op::CacheAppend { .. } | Op::IndexScore { every: 1, .. } | Op::TopkSelect { .. } => &[],
+        Op::CacheAppend { .. } | Op::RingAppend { .. } | Op::IndexScore { .. } | Op::TopkSelect { .. } => &[],
         Op::RouterTopk(r) if r.table => return no(" with a table of experts"),
         Op::RouterTopk(r) if r.experts > 1024 => return no(" with more than 1024 experts"),
         Op::RouterTopk(_) => &[],
         Op::AttnLatent { .. } => &[],
-        Op::Attn { sink: true, .. } => return no(" with a sink"),
-        Op::Attn { segments, .. } => match segments[..] {
-            [Segment { select: None, every: 1, window: None, .. }] => &[],
-            _ => return no(" over more than one plain segment"),
-        },
+        Op::Attn { segments, .. } if segments.len() > SEGMENTS => {
+            return no(&format!(" over more than {SEGMENTS} segments"));
+        }
+        Op::Attn { .. } => &[],
         _ => return no(""),
     };
     for at in matrices {
@@ -238,7 +237,7 @@ fn unfit(op: &Op) -> Option<&'static str> {
         Op::AttnLatent { rank, rope, .. } => (fours(&[rank, rope]), rank + rope <= 576),
         Op::IndexScore { dim, .. } => (fours(&[dim]), dim <= 256),
         // As all that kernels read from it: a cache of f16 is written in words of two.
-        Op::CacheAppend { width } => (fours(&[width]), true),
+        Op::CacheAppend { width } | Op::RingAppend { width } => (fours(&[width]), true),
         Op::MlaAbsorbQ { nope, v_dim, .. } | Op::MlaExpandV { nope, v_dim, .. } => (fours(&[nope, v_dim]), true),
         _ => (true, true),
     };

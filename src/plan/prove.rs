@@ -424,7 +424,7 @@ mod tests {
         let arch = Arch::parse(Source::new("qwen3.ron", text)).unwrap_or_else(|e| panic!("{e}"));
         let config = std::fs::read("tests/fixtures/qwen3/config.json").unwrap();
         let graph = expand(&arch, &Config::parse("config.json", &config).unwrap(), "main").unwrap();
-        let shape = Shape { rows: 8, ctx: 64, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
+        let shape = Shape { rows: 8, ctx: 64, chunk: 8, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
         compile(&graph, &|_| Some(Format::Bf16), &[], Role::Decode, shape).unwrap()
     }
 

@@ -212,17 +212,25 @@ fn delta(p: usize, bounded: bool) -> Text {
     (state, body)
 }
 
+/// Near rows and pooled older ones in one softmax; where the pools overlap, of the older ones a choice.
 fn window(p: usize, overlap: bool) -> Text {
-    let (halves, len) = if overlap { (2, 6) } else { (1, 3) };
+    let (halves, len, select) = if overlap { (2, 6, ", select: sel") } else { (1, 3, "") };
     let state = format!(
-        r#"pw{p}: Window(len: "{len}", width: "2 * {halves} * pooled"), pc{p}: Rows(width: "pooled", every: "3"),"#
+        r#"pw{p}: Window(len: "{len}", width: "2 * {halves} * pooled"), pc{p}: Rows(width: "pooled", every: "3"),
+           pr{p}: Ring(width: "pooled", window: "4"),"#
     );
+    let index = format!(
+        r#"iw: Linear(of: h, w: "iw{p}", out: "2"), s: IndexScore(q: q, k: c, weights: iw, scale: "scale"),
+           sel: TopkSelect(of: s, k: "2"),"#
+    );
+    let index = if overlap { index } else { String::new() };
     let body = format!(
         r#"c: Linear(of: h, w: "c{p}", out: "{halves} * pooled"), g: Linear(of: h, w: "g{p}", out: "{halves} * pooled"),
            c: WindowPool(kv: c, gate: g, ape: "ape{p}", to: pw{p}, every: "3", overlap: "{overlap}"), c: RmsNorm(of: c, w: "cn{p}", eps: "eps"),
            c: Rope(of: c, theta: "50", in_layout: interleaved, out_layout: half, yarn_factor: "4", yarn_orig: "16", yarn_fast: "32", yarn_slow: "1"),
            c: CacheAppend(of: c, to: pc{p}), q: Linear(of: h, w: "q{p}", out: ["2", "pooled"]),
-           o: Attn(q: q, over: [Seg(kv: c)], scale: "scale", sink: "s{p}"),
+           {index} r: Linear(of: h, w: "r{p}", out: "pooled"), r: RingAppend(of: r, to: pr{p}),
+           o: Attn(q: q, over: [Seg(kv: r), Seg(kv: c{select})], scale: "scale", sink: "s{p}"),
            o: Rope(of: o, theta: "50", in_layout: interleaved, out_layout: same, direction: inverse),
            o: LinearGrouped(of: o, w: "og{p}", groups: "2", out: "grouped"), y: Linear(of: o, w: "o{p}", out: "d"),"#
     );

@@ -139,6 +139,27 @@ fn qwen3_parts() {
     several_parts("qwen3");
 }
 
+/// Feeds each sequence `pieces`, whose rows take turns of so many; the bits of sequence 0.
+fn feed(s: &mut Session, model: &Model, sequences: &[u32], pieces: &[usize], turn: usize) -> Vec<u32> {
+    let vocab = model.graph.vocab as usize;
+    let (mut of_first, mut at) = (vec![], 0);
+    (0..2).for_each(|slot| s.reset(slot).unwrap());
+    for n in pieces {
+        let mut rows = vec![];
+        for from in (at..at + n).step_by(turn) {
+            for slot in sequences {
+                rows.extend((from..(from + turn).min(at + n)).map(|i| row(model, *slot, i, *slot)));
+            }
+        }
+        let first: Vec<bool> = rows.iter().map(|r| r.slot == 0).collect();
+        let bits = step(s, Role::Prompt, rows);
+        let kept = bits.chunks(vocab).zip(first).filter(|(_, first)| *first);
+        of_first.extend(kept.flat_map(|(b, _)| b.to_vec()));
+        at += n;
+    }
+    of_first
+}
+
 /// Attention over several tiles of positions: a prompt cut anywhere, and among the rows of another sequence, in turns of
 /// one row and of several.
 fn several_tiles(name: &str) {
@@ -147,33 +168,75 @@ fn several_tiles(name: &str) {
         let model = load(&fixture(name));
         let sizes = Sizes { ctx: FED as u32, slots: 2, chunk: 2 * FED as u32, kv: Kv::F32 };
         let mut s = Session::on_vulkan(&model, gpu.device.clone(), sizes, &Options::default()).unwrap();
-        let vocab = model.graph.vocab as usize;
-        let mut feed = |sequences: &[u32], pieces: &[usize], turn: usize| {
-            let (mut of_first, mut at) = (vec![], 0);
-            (0..2).for_each(|slot| s.reset(slot).unwrap());
-            for n in pieces {
-                let mut rows = vec![];
-                for from in (at..at + n).step_by(turn) {
-                    for slot in sequences {
-                        rows.extend((from..(from + turn).min(at + n)).map(|i| row(&model, *slot, i, *slot)));
-                    }
-                }
-                let first: Vec<bool> = rows.iter().map(|r| r.slot == 0).collect();
-                let bits = step(&mut s, Role::Prompt, rows);
-                let kept = bits.chunks(vocab).zip(first).filter(|(_, first)| *first);
-                of_first.extend(kept.flat_map(|(b, _)| b.to_vec()));
-                at += n;
-            }
-            of_first
-        };
-        let want = feed(&[0], &[FED], 1);
+        let want = feed(&mut s, &model, &[0], &[FED], 1);
         for pieces in [&[1, 63, 1, 64, 21][..], &[128, 22]] {
-            assert!(feed(&[0], pieces, 1) == want, "{name}: other bits with chunks of {pieces:?}");
+            assert!(feed(&mut s, &model, &[0], pieces, 1) == want, "{name}: other bits with chunks of {pieces:?}");
         }
         for (pieces, turn) in [(&[FED][..], 1), (&[70, 80], 3), (&[FED], 50)] {
-            let got = feed(&[1, 0], pieces, turn);
+            let got = feed(&mut s, &model, &[1, 0], pieces, turn);
             assert!(got == want, "{name}: other bits among others, in chunks of {pieces:?} and turns of {turn}");
         }
+    });
+}
+
+/// Attention over rings and sinks; near rows and a choice of all rows in one softmax. Windows as wide as given.
+fn windows(window: u32) -> String {
+    format!(
+        r#"Arch(model_type: ["windows"], config: {{}},
+        state: {{ k: Ring(width: "48", window: "{window}"), v: Ring(width: "24", window: "{window}"),
+            r: Ring(width: "24", window: "{window}"), c: Rows(width: "24"), i: Rows(width: "8") }},
+        blocks: {{ t: {{
+            x: EmbedRow(of: tokens, w: "e", rows: "20", out: "32"),
+            q: Linear(of: x, w: "q", out: ["4", "24"]), q: Rope(of: q, theta: "100", in_layout: half, out_layout: same),
+            k: Linear(of: x, w: "k", out: ["2", "24"]), k: Rope(of: k, theta: "100", in_layout: half, out_layout: same),
+            k: RingAppend(of: k, to: k), v: Linear(of: x, w: "v", out: "24"), v: RingAppend(of: v, to: v),
+            o: Attn(q: q, over: [Seg(k: k, v: v)], scale: "0.3", sink: "s"), o: Linear(of: o, w: "o", out: "32"), x: Add(a: x, b: o),
+            c: Linear(of: x, w: "c", out: "24"), near: RingAppend(of: c, to: r), far: CacheAppend(of: c, to: c),
+            iq: Linear(of: x, w: "iq", out: ["4", "8"]), iw: Linear(of: x, w: "iw", out: "4"),
+            ik: Linear(of: x, w: "ik", out: "8"), ik: CacheAppend(of: ik, to: i),
+            far_s: IndexScore(q: iq, k: ik, weights: iw, scale: "0.3"), sel: TopkSelect(of: far_s, k: "9"),
+            p: Linear(of: x, w: "p", out: ["3", "24"]),
+            n: Attn(q: p, over: [Seg(kv: near), Seg(kv: far)], scale: "0.3", sink: "t"),
+            m: Attn(q: p, over: [Seg(kv: near), Seg(kv: far, select: sel)], scale: "0.3", sink: "t"),
+            n: View(of: n, shape: ["72"]), m: View(of: m, shape: ["72"]), y: Concat(of: [n, m]), y: Linear(of: y, w: "y", out: "32"), x: Add(a: x, b: y),
+            logits: LmHead(of: x, w: "h", out: "20") }} }},
+        programs: {{ main: [t] }})"#
+    )
+}
+
+fn windows_model(window: u32) -> (tempfile::TempDir, Model) {
+    model_from(&windows(window), r#"{"model_type": "windows"}"#, 3, &mut |_| Stored::F32)
+}
+
+#[test]
+fn window_bits() {
+    with(|gpu| {
+        let (_dir, model) = windows_model(5);
+        check(gpu, "windows", &model);
+    });
+}
+
+/// Windows over several tiles of positions, in rings that wrap, cut at other places and among others; then over several parts.
+#[test]
+fn window_tiles_and_parts() {
+    const FED: usize = 150;
+    with(|gpu| {
+        let (_dir, model) = windows_model(70);
+        let sizes = Sizes { ctx: FED as u32 + 2, slots: 2, chunk: 60, kv: Kv::F32 };
+        let mut s = Session::on_vulkan(&model, gpu.device.clone(), sizes, &Options::default()).unwrap();
+        let want = feed(&mut s, &model, &[0], &[50; 3], 1);
+        let alone = step(&mut s, Role::Decode, vec![row(&model, 0, FED, 0)]);
+        for pieces in [&[1, 59, 4, 60, 26][..], &[60, 60, 30]] {
+            assert!(feed(&mut s, &model, &[0], pieces, 1) == want, "other bits with chunks of {pieces:?}");
+        }
+        for turn in [1, 3, 15] {
+            assert!(
+                feed(&mut s, &model, &[1, 0], &[30; 5], turn) == want,
+                "other bits among others in turns of {turn}"
+            );
+        }
+        let both = step(&mut s, Role::Decode, (0..2).map(|slot| row(&model, slot, FED, slot)).collect());
+        assert!(alone[..] == both[..alone.len()], "other bits of a decoded row among others");
     });
 }
 

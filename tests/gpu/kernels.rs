@@ -4,6 +4,8 @@
 //! What the oracle makes of the last step is also a snapshot per format, with the worst difference seen on llvmpipe as the
 //! operator's bound. The device is compared with the oracle, never with the snapshot, and may miss by three bounds.
 
+#[path = "attention_cases.rs"]
+mod attention;
 #[path = "cache_cases.rs"]
 mod cache_cases;
 #[path = "kernel_cases.rs"]
@@ -13,6 +15,7 @@ use crate::common::random_graph::{Counts, Values, difference, model_from, run};
 use crate::common::stored::Stored;
 use crate::device::{Gpu, with};
 use crate::support::snapshots;
+use attention::SEGMENTS;
 use cache_cases::HALVES;
 use cases::{Case, PLAIN, READERS, ROTATED};
 use coli::graph::{Node, Role, Value, WeightId};
@@ -130,14 +133,14 @@ impl Made {
         found.unwrap_or_else(|| panic!("{}: no node is named {name}", self.case.op))
     }
 
-    /// All nodes but the tails have a kernel; embeddings make inputs, of any width. And the format is there.
+    /// All nodes but the tails have a kernel; embeddings and pools make inputs, of any width. And the format is there.
     fn check(&self, format: Stored) {
         let formats = |w: WeightId| self.model.weights.format(w.0 as usize);
         let count = self.model.graph.weights.len() as u32;
         let found = (0..count).any(|w| formats(WeightId(w)).is_some_and(|f| f.name() == format.name()));
         assert!(found, "{}: no weight is read as {}", self.case.op, format.name());
         let placed = place(&self.model.graph, &formats, &[]).unwrap();
-        let input = |n: &Node| matches!(n.op, Op::EmbedRow { .. }) && !n.name.starts_with('y');
+        let input = |n: &Node| matches!(n.op, Op::EmbedRow { .. } | Op::WindowPool { .. }) && !n.name.starts_with('y');
         for (i, n) in self.model.graph.nodes().filter(|(_, n)| !tail(&n.name) && !input(n)) {
             let p = &placed[i.index()];
             let own = n.name == "logits" && !self.case.body.contains("logits:");
@@ -224,7 +227,7 @@ fn rounded_up(x: f64) -> f64 {
 /// All cases that read a format; those that read none go with f32.
 fn check(format: Stored) {
     let cases: Vec<&Case> = match format {
-        Stored::F32 => READERS.iter().chain(PLAIN).collect(),
+        Stored::F32 => READERS.iter().chain(PLAIN).chain(SEGMENTS).collect(),
         Stored::E8 => ROTATED.iter().collect(),
         _ => READERS.iter().collect(),
     };

@@ -25,7 +25,7 @@ fn plan(graph: &Graph, role: Role, rules: &[Rule]) -> Plan {
         &|_| Some(Format::Int4Row),
         rules,
         role,
-        Shape { rows, ctx: 4096, kv: Kv::F32, observe: false, shuffle: 0, matrices: None },
+        Shape { rows, ctx: 4096, chunk: rows, kv: Kv::F32, observe: false, shuffle: 0, matrices: None },
     )
     .unwrap_or_else(|e| panic!("{e}"))
 }
@@ -155,7 +155,7 @@ fn mutations_are_refused() {
 
 fn decode(g: &Graph, format: Option<Format>, rules: &[(&str, Place)]) -> Result<Plan, String> {
     let rules: Vec<Rule> = rules.iter().copied().map(rule).collect();
-    let shape = Shape { rows: 8, ctx: 64, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
+    let shape = Shape { rows: 8, ctx: 64, chunk: 8, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
     compile(g, &|_| format, &rules, Role::Decode, shape).map_err(|e| e.to_string())
 }
 
@@ -195,7 +195,7 @@ fn experts_without_a_kernel_run_on_the_cpu() {
         (Some(Format::I32), "no GPU kernel for MoeExperts with i32 weights"),
     ] {
         let formats = |w: WeightId| if g.weight(w).need.experts.is_some() { stored } else { Some(Format::Bf16) };
-        let shape = Shape { rows: 8, ctx: 64, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
+        let shape = Shape { rows: 8, ctx: 64, chunk: 8, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
         let p = compile(&g, &formats, &[], Role::Decode, shape).unwrap();
         let experts = g.nodes().filter(|(_, n)| matches!(n.op, Op::MoeExperts { .. })).map(|(_, n)| n.path());
         assert_eq!(on_cpu(&g, &p), experts.map(|path| (path, why)).collect::<Vec<_>>());
@@ -239,4 +239,32 @@ fn a_graph_file_hints_at_places() {
     assert_eq!(on_cpu(&g, &decode(&g, Some(Format::Bf16), &[("l0.*", Place::Gpu)]).unwrap()), []);
     // A hint at a kernel that does not exist is no error.
     assert!(decode(&g, Some(Format::I32), &[]).is_ok());
+}
+
+/// Kernels have bindings for two segments; a ring, a selection and a sink change no place.
+#[test]
+fn attention_over_three_segments_runs_on_the_cpu() {
+    let near = "Seg(kv: near)";
+    let chosen = "Seg(kv: far, select: sel)";
+    for (over, place) in [(vec![near, chosen], Place::Gpu), (vec![near, chosen, "Seg(kv: far)"], Place::Cpu)] {
+        let text = format!(
+            r#"Arch(model_type: ["qwen3"], config: {{}}, state: {{ r: Ring(width: "8", window: "5"), c: Rows(width: "8") }},
+            blocks: {{ t: {{
+                x: EmbedRow(of: tokens, w: "e", rows: "20", out: "16"), q: View(of: x, shape: ["2", "8"]), k: Slice(of: x, len: "8"),
+                near: RingAppend(of: k, to: r), far: CacheAppend(of: k, to: c), w: Slice(of: x, len: "2"),
+                s: IndexScore(q: q, k: far, weights: w, scale: "1"), sel: TopkSelect(of: s, k: "4"),
+                o: Attn(q: q, over: [{}], scale: "1", sink: "s"), logits: LmHead(of: o, w: "h", out: "20") }} }},
+            programs: {{ main: [t] }})"#,
+            over.join(", ")
+        );
+        let arch = coli::spec::Arch::parse(coli::spec::Source::new("made.ron", text)).unwrap_or_else(|e| panic!("{e}"));
+        let config = Config::parse("config.json", br#"{"model_type": "qwen3"}"#).unwrap();
+        let g = expand(&arch, &config, "main").unwrap_or_else(|e| panic!("{e}"));
+        let p = decode(&g, Some(Format::F32), &[]).unwrap();
+        let why = on_cpu(&g, &p).into_iter().find(|(path, _)| path == "t.o").map(|(_, why)| why);
+        match place {
+            Place::Gpu => assert_eq!(on_cpu(&g, &p), []),
+            Place::Cpu => assert_eq!(why, Some("no GPU kernel for Attn over more than 2 segments")),
+        }
+    }
 }

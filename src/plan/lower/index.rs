@@ -14,7 +14,7 @@ const POSITIONS: u32 = 32;
 impl Lower<'_> {
     pub fn index_score(&mut self, index: NodeIndex) -> Repr {
         let node = self.node(index);
-        let Op::IndexScore { heads, dim, scale, .. } = node.op else { unreachable!("IndexScore") };
+        let Op::IndexScore { heads, dim, scale, every } = node.op else { unreachable!("IndexScore") };
         let (q, rope, fused) = self.query(node.inputs[0], heads as u32, dim as u32);
         let (keys, w) = (self.state(node.inputs[1]), self.force(node.inputs[2]));
         let y = self.dense(node.output);
@@ -28,7 +28,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "index_score",
             variant: self.caches(),
-            spec: vec![INDEX, dim as u32, layout],
+            spec: vec![INDEX, dim as u32, layout, every as u32],
             push: vec![
                 Push::U32(heads as u32),
                 Push::U32(q.stride),
@@ -38,15 +38,15 @@ impl Lower<'_> {
                 Push::U32(rope_dims),
                 Push::U32(w.stride),
                 Push::U32(w.off),
-                Push::U32(self.shape.ctx),
+                Push::U32(self.rows_of(node.inputs[1])),
                 Push::U32(y.stride),
                 Push::U32(self.enough(node.output)),
                 Push::F32(scale),
             ],
             set0: vec![Bind::read(q.buf), Bind::read(w.buf), Bind::write(y.buf), table.map_or(unused(), Bind::read)],
             set1: vec![Bind::read(keys)],
-            groups: (Count::Visible(POSITIONS), Count::Rows(1)),
-            bytes: self.cached(self.shape.ctx, dim),
+            groups: (Count::Visible(POSITIONS * every as u32), Count::Rows(1)),
+            bytes: self.cached(self.rows_of(node.inputs[1]), dim),
         };
         self.emit(index, &fused, dispatch);
         Repr::View(y)

@@ -20,18 +20,20 @@ mod index;
 mod moe;
 mod pending;
 mod route;
+mod segments;
 mod stripes;
 mod vector;
 
 use super::pass::{Bind, Buf, Count, Dispatch, Ending, Pass, Variant, Work};
 use super::place::{Formats, Place, Placed, variant};
 use crate::formats::Format;
-use crate::graph::{Graph, Node, Role, WeightId};
+use crate::graph::{Graph, Node, Role, StateId, WeightId, capacity};
 use crate::ops::op::Rope;
 use crate::ops::{Kv, ResourceId, Type};
 pub use ending::Results;
 use pending::{Pending, Repr, View};
 use petgraph::graph::NodeIndex;
+pub use segments::SEGMENTS;
 use stripes::Stripes;
 
 /// The largest step that a plan serves.
@@ -41,6 +43,8 @@ pub struct Shape {
     pub ctx: u32,
     /// What caches hold.
     pub kv: Kv,
+    /// Rows of a slot in a step at most, of any plan that shares the states: rings have room for them.
+    pub chunk: u32,
     /// Bring every value that a pass makes to the host, for checks.
     pub observe: bool,
     /// Shuffles the passes inside each level by this seed; 0 keeps them in order. Results must not change.
@@ -97,6 +101,8 @@ const SPLIT_HEADS: u32 = 8;
 /// Threads of `attn_split.comp`.
 const ATTN_SPLIT: u32 = 256;
 const PARTS: u32 = 32;
+/// Rows of a cache that a part has at least.
+const PART_ROWS: u32 = 64;
 
 /// Threads of `absorb.comp`, and the chunks of channels that they share.
 const ABSORB: u32 = 512;
@@ -178,7 +184,7 @@ impl<'a> Lower<'a> {
             Op::Slice { .. } | Op::View => self.view_of(index),
             Op::Concat { .. } => Repr::Pending(Pending::Concat { node: index }),
             Op::RmsNorm { .. } | Op::LayerNorm { .. } | Op::L2Norm { .. } | Op::Rope { .. } => self.vector(index),
-            Op::CacheAppend { .. } => self.append(index),
+            Op::CacheAppend { .. } | Op::RingAppend { .. } => self.append(index),
             Op::MlaAbsorbQ { heads, nope, v_dim, rank } => self.absorb(index, [*heads, *nope, *v_dim, *rank]),
             Op::MlaExpandV { heads, nope, v_dim, rank } => self.expand(index, [*heads, *nope, *v_dim, *rank]),
             Op::AttnLatent { .. } => self.latent(index),
@@ -211,9 +217,14 @@ impl<'a> Lower<'a> {
             Type::Route { k, .. } => 2 * *k as u32,
             Type::Selection { k, .. } => *k as u32 + 1,
             Type::HcMix { streams } => (2 * streams + streams * streams) as u32,
-            Type::Scores { .. } => self.shape.ctx,
+            Type::Scores { every } => self.shape.ctx.div_ceil(*every as u32),
             Type::Tokens | Type::Cache { .. } | Type::Stack { .. } => 0,
         }
+    }
+
+    /// Rows that a slot of a state has.
+    fn capacity(&self, state: StateId) -> u32 {
+        capacity(&self.graph.state(state).kind, self.shape.ctx, self.shape.chunk).0 as u32
     }
 
     /// A new transient of `width` values per row.

@@ -47,16 +47,44 @@ pub struct Norm {
     pub scale: f32,
 }
 
-/// What `latent_split.comp` leaves of a node's attention.
+/// How much of a cache rows see.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sight {
+    /// The selected rows and how many there can be, or an unused binding and 0.
+    pub sel: Bind,
+    pub sel_k: u32,
+    /// The last so many rows; 0: all.
+    pub window: u32,
+    /// Positions that a row of the cache stands for.
+    pub every: u32,
+}
+
+impl Sight {
+    /// Specialisation constants of kernels that have no second segment.
+    pub const NONE: [u32; 3] = [0; 3];
+
+    /// Specialisation constants SELECT, WINDOW, EVERY.
+    pub fn spec(&self) -> [u32; 3] {
+        [u32::from(self.sel_k > 0), self.window, self.every]
+    }
+}
+
+/// What a split attention leaves of one segment: of each part and head sums of values, and (largest score, sum of weights).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Split {
+    pub sums: Buf,
+    pub weights: Buf,
+    /// Parts of a row that they have room for.
+    pub parts: u32,
+    pub sight: Sight,
+}
+
+/// A node's attention in parts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parts {
     pub node: NodeIndex,
-    /// Of each part and head: sums of values, and (largest score, sum of weights).
-    pub sums: Buf,
-    pub weights: Buf,
-    /// The selected positions and how many there can be, or an unused binding and 0.
-    pub sel: Bind,
-    pub sel_k: u32,
+    pub first: Split,
+    pub second: Option<Split>,
 }
 
 /// What the experts' first pass leaves: `[R][k][ff]`, and in prompts how the second groups it by expert.
@@ -93,7 +121,7 @@ pub enum Pending {
         adds: Vec<ResourceId>,
         nodes: Vec<NodeIndex>,
     },
-    /// Latent attention over stretches of positions is made; what is left is to merge its parts.
+    /// Attention over stretches of positions is made; what is left is to merge its parts.
     Parts(Parts),
     Vector(Vector),
     Concat {
@@ -151,6 +179,14 @@ impl Lower<'_> {
         match &self.reprs[id.0 as usize] {
             Repr::State(s) => Buf::State(*s),
             other => unreachable!("a cache that is {other:?}"),
+        }
+    }
+
+    /// Rows that a slot has in the state behind a cache resource.
+    pub fn rows_of(&self, id: ResourceId) -> u32 {
+        match self.state(id) {
+            Buf::State(s) => self.capacity(s),
+            other => unreachable!("a cache in {other:?}"),
         }
     }
 

@@ -5,7 +5,7 @@ use super::pending::{Norm, Pending, Repr, Vector, View};
 use super::{LOCAL, Lower, WIDE, unused};
 use crate::graph::StateId;
 use crate::ops::op::{Rope, RopeIn, RopeOut};
-use crate::ops::{Kv, Op, ResourceId};
+use crate::ops::{Kv, Op, ResourceId, RowDim, Type};
 use petgraph::graph::NodeIndex;
 
 impl Lower<'_> {
@@ -79,7 +79,7 @@ impl Lower<'_> {
             Push::U32(norm.n),
             number(&|r| r.at),
             number(&|r| r.dims),
-            Push::U32(self.shape.ctx),
+            Push::U32(state.map_or(0, |(_, s)| self.capacity(s))),
             Push::U32(width),
             Push::F32(norm.eps),
             Push::F32(norm.scale),
@@ -87,7 +87,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "vec",
             variant: state.and(self.caches()),
-            spec: spec(v.d, norm.kind, rope, state.is_some()),
+            spec: spec(v.d, norm.kind, rope, state.map(|_| self.every(id))),
             push,
             set0: vec![
                 Bind::read(v.src.buf),
@@ -110,7 +110,15 @@ impl Lower<'_> {
         y
     }
 
-    /// Rows written to a cache, by whoever makes them where possible.
+    /// Positions that stand behind a row of a tensor.
+    fn every(&self, id: ResourceId) -> u32 {
+        match self.ty(id) {
+            Type::Tensor { rows: RowDim::Emitted(m), .. } => *m as u32,
+            _ => 1,
+        }
+    }
+
+    /// Rows written to a cache or a ring, by whoever makes them where possible.
     pub fn append(&mut self, index: NodeIndex) -> Repr {
         let node = self.node(index);
         let id = node.inputs[0];
@@ -216,8 +224,9 @@ fn join(a: Vector, b: Vector) -> Option<Vector> {
     Some(Vector { src: View { head: a.d + b.d, ..a.src }, heads: 1, d: a.d + b.d, norm, rope, nodes })
 }
 
-/// Specialisation constants of `vec`: threads for `d` channels, norm, rotation and its layouts, whether rows go to a state.
-fn spec(d: u32, norm: u32, rope: Option<&Rope>, to_state: bool) -> Vec<u32> {
+/// Specialisation constants of `vec`: threads for `d` channels, norm, rotation and its layouts, and if rows go to a state, how many
+/// positions each stands for.
+fn spec(d: u32, norm: u32, rope: Option<&Rope>, to_state: Option<u32>) -> Vec<u32> {
     let flag = |f: &dyn Fn(&Rope) -> bool| u32::from(rope.is_some_and(f));
     vec![
         if d < WIDE { LOCAL } else { WIDE },
@@ -226,6 +235,7 @@ fn spec(d: u32, norm: u32, rope: Option<&Rope>, to_state: bool) -> Vec<u32> {
         flag(&|r| r.layout_in == RopeIn::Half),
         flag(&|r| r.layout_out == RopeOut::Half),
         flag(&|r| r.inverse),
-        u32::from(to_state),
+        u32::from(to_state.is_some()),
+        to_state.unwrap_or(1),
     ]
 }

@@ -161,7 +161,7 @@ impl Bench {
         let formats = |w: WeightId| random.formats.get(&w.0).map(|(f, _)| *f);
         let plan = compile(graph, &formats, rules, role, shape).map_err(VulkanError::from)?;
         on_device_only(graph, &plan)?;
-        let limits = Limits { vocab: graph.vocab as u32, ctx: shape.ctx, slots: 1, chunk: shape.rows, kv: shape.kv };
+        let limits = Limits { vocab: graph.vocab as u32, ctx: shape.ctx, slots: 1, chunk: shape.chunk, kv: shape.kv };
         let states = States::new(graph, limits);
         let bytes = weights::bytes(graph, random, &[&plan]);
         device.check_budget(&needs(bytes, &states, &[&plan]), super::RESERVE)?;

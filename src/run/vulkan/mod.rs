@@ -168,6 +168,7 @@ impl Vulkan {
                 rows,
                 ctx: limits.ctx,
                 kv: limits.kv,
+                chunk: limits.chunk,
                 observe: options.observe,
                 shuffle: options.shuffle,
                 matrices: matrices(&device).filter(|_| !options.without_matrices),
