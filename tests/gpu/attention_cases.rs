@@ -59,8 +59,7 @@ pub const SEGMENTS: &[Case] = &[
             y2: Attn(q: q, over: [Seg(kv: r), Seg(kv: c)], scale: "scale", sink: "s2")
             y3: Attn(q: q, over: [Seg(kv: r), Seg(kv: c, select: sc)], scale: "scale", sink: "s3")
             y4: Attn(q: q, over: [Seg(k: k, v: v, select: sk), Seg(kv: c, select: sc)], scale: "scale")
-            y5: Attn(q: q, over: [Seg(kv: c, select: sc)], scale: "scale", sink: "s5")
-            y6: Attn(q: q, over: [Seg(k: k, v: v), Seg(kv: r)], scale: "scale")
+            y5: Attn(q: q, over: [Seg(k: k, v: v), Seg(kv: r)], scale: "scale")
         "#,
         bounds: [2e-7; 12],
     },
