@@ -4,8 +4,7 @@ use super::bench_layers::stored;
 use super::failure::Failure;
 use crate::formats::Format;
 use crate::graph::{Graph, Role, expand};
-use crate::ops::Kv;
-use crate::plan::Shape;
+use crate::plan::{Shape, Tuning};
 use crate::run::cpu::bench::Timing;
 use crate::run::vulkan::DECODE_ROWS;
 use crate::run::vulkan::bench::{Bench, Random, StepTime, WARM_UP};
@@ -45,6 +44,7 @@ pub fn time(
     rows: u32,
     read_gbps: f64,
     effort: Effort,
+    tuning: Tuning,
 ) -> Result<(Timing, usize), Failure> {
     if rows > DECODE_ROWS {
         return Err(Failure::Usage(format!("--rows {rows}: the decode kernels of a device take {DECODE_ROWS}")));
@@ -54,7 +54,7 @@ pub fn time(
     let graph = Arc::new(chain(experts, [m, k], count)?);
     let formats = |w| stored(&graph, w, format);
     let random = Random::new(&graph, &formats)?;
-    let shape = Shape { rows, ctx: DECODE_ROWS, chunk: rows, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
+    let shape = Shape { tuning, ..Shape::new(rows, DECODE_ROWS) };
     let mut bench = Bench::new(device.clone(), &graph, &random, &[], (Role::Decode, shape), true)?;
     bench.warm_up(rows, 0, effort.warm_up)?;
     let mut times = vec![];

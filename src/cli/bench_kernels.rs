@@ -3,10 +3,12 @@
 use super::bench_device::{self, Effort};
 use super::device::{self, Choice, parse_device};
 use super::failure::Failure;
+use super::sweep;
 use crate::formats::Format;
 use crate::formats::activation::Activations;
 use crate::run::cpu::bench::{Bench, Case, Dispatch, FORMATS, Timing, applies, layout};
 use crate::run::vulkan::bench::machine::{READ, read_gbps};
+use crate::run::vulkan::tuning;
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -18,7 +20,8 @@ same memory between the passes, and `share` is the kernel's bandwidth over that 
 Examples:
   coli bench kernels
   coli bench kernels --threads 1 --format int4-g64 --format e8 --json
-  coli bench kernels --shape 6144x2048 --rows 8")]
+  coli bench kernels --shape 6144x2048 --rows 8
+  coli bench kernels --device vulkan --format int4 --shape 6144x16384 --sweep")]
 pub struct Args {
     /// What multiplies: cpu or vulkan[:N]
     #[arg(long, default_value = "cpu", value_parser = parse_device)]
@@ -38,6 +41,10 @@ pub struct Args {
     /// Also read weights in the row order of files
     #[arg(long)]
     file_order: bool,
+    /// With --device vulkan: try every way in which a workgroup can lie over the matrix, fastest first; with
+    /// --json a line each
+    #[arg(long)]
+    sweep: bool,
     /// One JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -62,6 +69,7 @@ struct Line {
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.device {
         Choice::Vulkan(number) => return on_vulkan(&args, number),
+        _ if args.sweep => return Err(Failure::Usage("--sweep is about Vulkan devices; add --device vulkan".into())),
         Choice::Auto | Choice::Cpu => {}
         Choice::Oracle => return Err(Failure::Usage("the oracle is slow on purpose; give cpu or vulkan[:N]".into())),
     }
@@ -97,18 +105,22 @@ fn on_vulkan(args: &Args, number: Option<usize>) -> Result<(), Failure> {
         return Err(Failure::Usage("--threads is about processors; leave it out with --device vulkan".into()));
     }
     let device = device::open(number)?;
+    if args.sweep {
+        return sweep::run(&device, wanted(args), [args.shape.0, args.shape.1], args.rows, args.json);
+    }
     let read = read_gbps(&device, READ)?;
     let mut lines = vec![];
     let (m, k) = args.shape;
     for format in wanted(args).iter().copied() {
-        let (timing, m) = match bench_device::time(&device, format, [m, k], args.rows, read, Effort::FULL) {
-            // A shape may have no kernel in one of the formats: the others go on.
-            Err(Failure::Usage(why)) if args.format.is_empty() => {
-                eprintln!("{}: {why}", format.spelling());
-                continue;
-            }
-            other => other?,
-        };
+        let (timing, m) =
+            match bench_device::time(&device, format, [m, k], args.rows, read, Effort::FULL, tuning(&device)) {
+                // A shape may have no kernel in one of the formats: the others go on.
+                Err(Failure::Usage(why)) if args.format.is_empty() => {
+                    eprintln!("{}: {why}", format.spelling());
+                    continue;
+                }
+                other => other?,
+            };
         let case = Case { format, activations: Activations::F32, tiled: true, m, k, n: args.rows as usize };
         lines.push(Line { case, timing });
         if !args.json {

@@ -12,7 +12,7 @@ use crate::plan::Shape;
 use crate::plan::place::Rule;
 use crate::run::vulkan::bench::machine::{READ, read_gbps};
 use crate::run::vulkan::bench::{Bench, BenchError, PassTime, Random, StepTime, WARM_UP};
-use crate::run::vulkan::{DECODE_ROWS, matrices};
+use crate::run::vulkan::{DECODE_ROWS, matrices, tuning};
 use crate::spec::Config;
 use crate::vk;
 use serde_json::{Value, json};
@@ -140,15 +140,8 @@ fn run(args: &Args, role: Role, rows: u32) -> Result<(), Failure> {
 pub fn measure(device: &vk::Device, graph: &Arc<Graph>, read: f64, case: Case) -> Result<Measured, Failure> {
     let format = |w: WeightId| stored(graph, w, case.format);
     let random = Random::new(graph, &format)?;
-    let shape = Shape {
-        rows: case.rows,
-        ctx: case.ctx + case.rows,
-        chunk: case.rows,
-        kv: case.kv,
-        observe: false,
-        shuffle: 0,
-        matrices: matrices(device),
-    };
+    let (kv, matrices, tuning) = (case.kv, matrices(device), tuning(device));
+    let shape = Shape { kv, matrices, tuning, ..Shape::new(case.rows, case.ctx + case.rows) };
     let rules: [Rule; 0] = [];
     let timed = |timed: bool| -> Result<(StepTime, [usize; 3]), Failure> {
         let mut bench = Bench::new(device.clone(), graph, &random, &rules, (case.role, shape), timed)?;

@@ -23,6 +23,7 @@ mod quality;
 mod render;
 mod report;
 mod shaders;
+mod sweep;
 mod trace;
 
 use clap::{Parser, Subcommand};

@@ -114,7 +114,7 @@ impl Source {
             StepKind::Decode => (Role::Decode, crate::run::vulkan::DECODE_ROWS),
         };
         let (ctx, chunk, kv) = (args.ctx, args.chunk, args.caches.kv);
-        let shape = Shape { rows, ctx, chunk, kv, observe: false, shuffle: 0, matrices: None };
+        let shape = Shape { chunk, kv, ..Shape::new(rows, ctx) };
         plan::compile(&self.graph, &|w| self.format(w), &args.place, role, shape)
             .map_err(|e| Failure::Usage(e.to_string()))
     }

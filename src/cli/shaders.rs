@@ -493,7 +493,7 @@ BB7
             let bytes = std::fs::read(format!("tests/configs/{config}.json")).unwrap();
             let arch = crate::cli::files::graph(arch).unwrap();
             let graph = expand(&arch, &Config::parse(config, &bytes).unwrap(), "main").unwrap();
-            let shape = Shape { rows, ctx: 4096, chunk: rows, kv, observe: false, shuffle: 0, matrices };
+            let shape = Shape { kv, matrices, ..Shape::new(rows, 4096) };
             let plan = compile(&graph, &|_| Some(Format::Int4Row), &[], role, shape).unwrap();
             for pass in &plan.lowered.passes {
                 let Work::Dispatch(d) = &pass.work else { continue };

@@ -20,8 +20,10 @@ pub mod prove;
 pub mod schedule;
 pub mod summary;
 pub mod text;
+pub mod tuning;
 
 pub use crate::graph::Role;
 pub use compile::{Plan, PlanError, compile};
 pub use lower::{Matrices, Shape};
 pub use summary::{Summary, summarize};
+pub use tuning::Tuning;

@@ -415,7 +415,6 @@ mod tests {
     use super::*;
     use crate::formats::Format;
     use crate::graph::{Role, expand};
-    use crate::ops::Kv;
     use crate::plan::{Shape, compile};
     use crate::spec::{Arch, Config, Source};
 
@@ -424,7 +423,7 @@ mod tests {
         let arch = Arch::parse(Source::new("qwen3.ron", text)).unwrap_or_else(|e| panic!("{e}"));
         let config = std::fs::read("tests/fixtures/qwen3/config.json").unwrap();
         let graph = expand(&arch, &Config::parse("config.json", &config).unwrap(), "main").unwrap();
-        let shape = Shape { rows: 8, ctx: 64, chunk: 8, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
+        let shape = Shape::new(8, 64);
         compile(&graph, &|_| Some(Format::Bf16), &[], Role::Decode, shape).unwrap()
     }
 

@@ -7,6 +7,7 @@ use crate::device::{Gpu, with};
 use crate::support::load;
 use coli::graph::{Role, Row};
 use coli::ops::{Kv, Op};
+use coli::plan::Tuning;
 use coli::plan::place::{Place, Rule};
 use coli::run::vulkan::Options;
 use coli::run::{Model, Session, Sizes};
@@ -22,7 +23,7 @@ fn session(gpu: &Gpu, model: &Model, slots: u32) -> Session {
     // Refused if a kernel is missing: the processor's bits are not what is tested. (Random graphs end in AttnResMix.)
     let on_device = model.graph.nodes().filter(|(_, n)| !matches!(n.op, Op::AttnResMix { .. }));
     let rules = on_device.map(|(_, n)| Rule { pattern: n.path(), place: Place::Gpu }).collect();
-    let options = Options { rules, ..Options::default() };
+    let options = Options { rules, tuning: Some(Tuning::default()), ..Options::default() };
     Session::on_vulkan(model, gpu.device.clone(), sizes, &options).unwrap_or_else(|e| panic!("{e}"))
 }
 

@@ -89,6 +89,11 @@ fn kimi_linear_in_halves() {
     everything("kimi_linear");
 }
 
+#[test]
+fn deepseek_v4_in_halves() {
+    everything("deepseek_v4");
+}
+
 /// Nothing that comes of what a cache cannot hold is taken for a result, by the kernels of prompts and of one and several rows.
 #[test]
 fn what_a_cache_cannot_hold_is_an_error() {

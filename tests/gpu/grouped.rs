@@ -144,15 +144,7 @@ fn slices() {
     let (format, chosen) = (Stored::Int4Row, [16, 16]);
     let (_dir, model) = model(format, [4160, 8], chosen);
     let formats = |w: WeightId| model.weights.format(w.0 as usize);
-    let shape = Shape {
-        rows: SIZES.chunk,
-        kv: Kv::F32,
-        ctx: SIZES.ctx,
-        chunk: SIZES.chunk,
-        observe: false,
-        shuffle: 0,
-        matrices: None,
-    };
+    let shape = Shape::new(SIZES.chunk, SIZES.ctx);
     let plan = compile(&model.graph, &formats, &[], Role::Prompt, shape).unwrap();
     let named = |name: &str| plan.lowered.passes.iter().any(|p| p.name == name);
     assert!(named("t.x products 2") && !named("t.x products 3"));

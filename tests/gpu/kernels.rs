@@ -20,6 +20,7 @@ use cache_cases::HALVES;
 use cases::{Case, PLAIN, READERS, ROTATED};
 use coli::graph::{Node, Role, Value, WeightId};
 use coli::ops::{Kv, Op, Type};
+use coli::plan::Tuning;
 use coli::plan::place::{Place, Rule, place};
 use coli::run::vulkan::Options;
 use coli::run::{Device, Model, Session, Sizes};
@@ -162,7 +163,8 @@ impl Made {
             true => vec![],
             false => vec![Rule { pattern: "*.tail*".into(), place: Place::Cpu }],
         };
-        let options = Options { rules, observe: true, without_matrices, ..Options::default() };
+        let tuning = Some(Tuning::default());
+        let options = Options { rules, observe: true, without_matrices, tuning, ..Options::default() };
         let op = self.case.op;
         let s = Session::on_vulkan(&self.model, gpu.device.clone(), sizes(self.kv), &options);
         let (values, logits) = steps(self.case, &mut s.unwrap_or_else(|e| panic!("{op}: {e}")));

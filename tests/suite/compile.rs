@@ -4,7 +4,7 @@ use crate::stages::GLM_STAGES;
 use crate::support::{arch, root, snapshots};
 use coli::formats::Format;
 use coli::graph::{Graph, WeightId, expand};
-use coli::ops::{Kv, Op};
+use coli::ops::Op;
 use coli::plan::compile::{Hazard, Instr};
 use coli::plan::pass::{Buf, Work};
 use coli::plan::place::{Place, Rule};
@@ -20,14 +20,7 @@ pub fn graph(file: &str, config: &str) -> Graph {
 
 fn plan(graph: &Graph, role: Role, rules: &[Rule]) -> Plan {
     let rows = if role == Role::Decode { 8 } else { 128 };
-    compile(
-        graph,
-        &|_| Some(Format::Int4Row),
-        rules,
-        role,
-        Shape { rows, ctx: 4096, chunk: rows, kv: Kv::F32, observe: false, shuffle: 0, matrices: None },
-    )
-    .unwrap_or_else(|e| panic!("{e}"))
+    compile(graph, &|_| Some(Format::Int4Row), rules, role, Shape::new(rows, 4096)).unwrap_or_else(|e| panic!("{e}"))
 }
 
 const CPU_EXPERTS: (&str, Place) = ("*.routed", Place::Cpu);
@@ -155,7 +148,7 @@ fn mutations_are_refused() {
 
 fn decode(g: &Graph, format: Option<Format>, rules: &[(&str, Place)]) -> Result<Plan, String> {
     let rules: Vec<Rule> = rules.iter().copied().map(rule).collect();
-    let shape = Shape { rows: 8, ctx: 64, chunk: 8, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
+    let shape = Shape::new(8, 64);
     compile(g, &|_| format, &rules, Role::Decode, shape).map_err(|e| e.to_string())
 }
 
@@ -195,7 +188,7 @@ fn experts_without_a_kernel_run_on_the_cpu() {
         (Some(Format::I32), "no GPU kernel for MoeExperts with i32 weights"),
     ] {
         let formats = |w: WeightId| if g.weight(w).need.experts.is_some() { stored } else { Some(Format::Bf16) };
-        let shape = Shape { rows: 8, ctx: 64, chunk: 8, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
+        let shape = Shape::new(8, 64);
         let p = compile(&g, &formats, &[], Role::Decode, shape).unwrap();
         let experts = g.nodes().filter(|(_, n)| matches!(n.op, Op::MoeExperts { .. })).map(|(_, n)| n.path());
         assert_eq!(on_cpu(&g, &p), experts.map(|path| (path, why)).collect::<Vec<_>>());

@@ -5,7 +5,6 @@ use crate::compile::graph;
 use crate::support::snapshots;
 use coli::formats::Format;
 use coli::graph::Graph;
-use coli::ops::Kv;
 use coli::plan::compile::Instr;
 use coli::plan::place::Place;
 use coli::plan::{Plan, Role, Shape, compile};
@@ -22,7 +21,7 @@ const SUBMIT: f64 = 0.05;
 const SHAPES: [(Role, u32); 3] = [(Role::Decode, 1), (Role::Decode, 8), (Role::Prompt, 128)];
 
 fn plan(graph: &Graph, role: Role, rows: u32) -> Plan {
-    let shape = Shape { rows, ctx: 4096, chunk: rows, kv: Kv::F32, observe: false, shuffle: 0, matrices: None };
+    let shape = Shape::new(rows, 4096);
     compile(graph, &|_| Some(Format::Int4Row), &[], role, shape).unwrap_or_else(|e| panic!("{e}"))
 }
 

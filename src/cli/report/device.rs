@@ -10,6 +10,7 @@ use crate::graph::{Graph, Role, WeightId, expand};
 use crate::ops::Kv;
 use crate::run::cpu::bench::FORMATS;
 use crate::run::vulkan::bench::machine::{self, CHAIN, READ};
+use crate::run::vulkan::tuning;
 use crate::spec::Config;
 use crate::vk::{Device, DeviceKind};
 use serde_json::{Value, json};
@@ -125,7 +126,7 @@ fn kernels(sheet: &mut Sheet, device: &Device, speed: &mut Speed) -> Result<(), 
             }
             sheet.say(&what);
             let start = Instant::now();
-            match bench_device::time(device, format, [m, k], 1, speed.read_gbps, effort) {
+            match bench_device::time(device, format, [m, k], 1, speed.read_gbps, effort, tuning(device)) {
                 Ok((t, outputs)) => {
                     if format == Format::Int4Row {
                         speed.int4_gbps = t.gbps;

@@ -26,6 +26,7 @@ mod vector;
 
 use super::pass::{Bind, Buf, Count, Dispatch, Ending, Pass, Variant, Work};
 use super::place::{Formats, Place, Placed, variant};
+use super::tuning::Tuning;
 use crate::formats::Format;
 use crate::graph::{Graph, Node, Role, StateId, WeightId, capacity};
 use crate::ops::op::Rope;
@@ -34,7 +35,7 @@ pub use ending::Results;
 use pending::{Pending, Repr, View};
 use petgraph::graph::NodeIndex;
 pub use segments::SEGMENTS;
-use stripes::Stripes;
+pub use stripes::Stripes;
 
 /// The largest step that a plan serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,16 @@ pub struct Shape {
     pub shuffle: u64,
     /// The cooperative matrices of the device; None where it has none that kernels use.
     pub matrices: Option<Matrices>,
+    /// How the device likes products shared out.
+    pub tuning: Tuning,
+}
+
+impl Shape {
+    /// For up to `rows` rows, all of them in a slot, on no device in particular.
+    pub fn new(rows: u32, ctx: u32) -> Self {
+        let (kv, tuning) = (Kv::F32, Tuning::default());
+        Self { rows, ctx, kv, chunk: rows, observe: false, shuffle: 0, matrices: None, tuning }
+    }
 }
 
 /// Matrices of f16 that a subgroup multiplies together, with sums in f32.
@@ -302,7 +313,7 @@ impl<'a> Lower<'a> {
 
     /// How workgroups lie over a matrix of `rows` by `cols`.
     fn stripes(&self, w: WeightId, rows: u32, cols: u32) -> Stripes {
-        Stripes::of(self.format(w), rows, cols)
+        Stripes::of(&self.shape.tuning, self.format(w), rows, cols)
     }
 
     fn bytes(&self, w: WeightId) -> u64 {

@@ -1,5 +1,6 @@
 //! How a workgroup of `dots.glsl` lies over a matrix: quads of rows by stripes of columns.
 
+use super::super::tuning::Tuning;
 use crate::formats::Format;
 
 /// How the threads of a workgroup share a matrix out.
@@ -13,29 +14,21 @@ pub struct Stripes {
     pub depth: u32,
 }
 
-/// Threads of a workgroup at most. Of 256, 512 and 1,024 the fastest for matrices of codes on an H200; formats of two
-/// bytes and more have enough loads under way with fewer.
-const MOST: u32 = 512;
-const MOST_WIDE: u32 = 256;
-
 impl Stripes {
     /// For `rows` matrix rows of `cols` columns.
-    pub fn of(format: Format, rows: u32, cols: u32) -> Stripes {
+    pub fn of(tuning: &Tuning, format: Format, rows: u32, cols: u32) -> Stripes {
         let chunks = cols.div_ceil(chunk(format));
         // Small matrices have few tiles: their quads are spread over more workgroups. Two quads still read whole sectors
         // of 32 bytes.
-        let quads = match rows.div_ceil(16) {
-            0..32 => 1,
-            32..96 => 2,
-            _ => 4,
-        };
+        let tiles = rows.div_ceil(16);
+        let quads = 1 << tuning.tiles.iter().filter(|n| tiles >= **n).count();
         let wide = matches!(format, Format::F32 | Format::F16 | Format::Bf16);
-        let most = if wide { MOST_WIDE } else { MOST };
+        let most = if wide { tuning.wide_threads } else { tuning.threads };
         // About four chunks a stripe, but not fewer threads than keep a device busy as long as there are chunks for them.
         let all = quads * chunks.next_power_of_two();
-        let local = (quads * chunks.div_ceil(4).next_power_of_two()).max(all.min(256)).clamp(64, most);
+        let local = (quads * chunks.div_ceil(4).next_power_of_two()).max(all.min(tuning.busy)).clamp(64, most);
         let each = chunks / (local / quads);
-        Stripes { local, quads, depth: if each >= 8 && !wide { 2 } else { 1 } }
+        Stripes { local, quads, depth: if each >= 8 && !wide { tuning.ahead } else { 1 } }
     }
 
     /// For the rows of a head with `cols` columns, in `expand.comp`: wide enough that few workgroups merge the parts of

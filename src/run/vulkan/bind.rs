@@ -8,7 +8,7 @@ use crate::graph::{Graph, Step, Value, Watch};
 use crate::ops::{RowDim, Type};
 use crate::plan::compile::{Instr, Memory, resolve};
 use crate::plan::pass::{Bind, Buf, Count, Dispatch, Ending, Push, Stages as PlanStages, Work};
-use crate::plan::{Matrices, Plan};
+use crate::plan::{Matrices, Plan, Tuning};
 use crate::vk::{
     self, Buffer, BufferDesc, BufferRange, Capture, Declared, Executable, Kind, Pipeline, PipelineDesc, Queue,
     Recorder, Replay, Scope, Set, SetDesc, SetPool, Stages, Timestamps, Usage,
@@ -356,6 +356,12 @@ fn key(d: &Dispatch) -> (String, Vec<u32>) {
 /// The cooperative matrices that plans for a device may use.
 pub fn matrices(device: &vk::Device) -> Option<Matrices> {
     device.capabilities().matrices().ok().map(|(subgroup, side)| Matrices { subgroup, side })
+}
+
+/// How plans for a device share products out.
+pub fn tuning(device: &vk::Device) -> Tuning {
+    let found = device.capabilities();
+    Tuning::of(found.vendor_id, found.subgroup.size)
 }
 
 fn pipeline(device: &vk::Device, cache: &vk::PipelineCache, d: &Dispatch) -> Result<Pipeline, vk::Error> {

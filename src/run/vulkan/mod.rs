@@ -19,11 +19,11 @@ use crate::ops::Kv;
 use crate::plan::compile::Instr;
 use crate::plan::pass::{Bind, Buf, Ending, Work as PassWork};
 use crate::plan::place::Rule;
-use crate::plan::{Plan, PlanError, Shape, compile};
+use crate::plan::{Plan, PlanError, Shape, Tuning, compile};
 use crate::vk::{self, Buffer, BufferDesc, Deadline, Kind, Need, Usage};
 use crate::weights::Bound;
-pub use bind::matrices;
 use bind::{BoundPlan, On};
+pub use bind::{matrices, tuning};
 pub use fault::Fault;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -88,6 +88,8 @@ pub struct Options {
     pub debug: bool,
     /// Take the kernels of devices without cooperative matrices: so that one which has them tests both.
     pub without_matrices: bool,
+    /// Share products out as this kind of device likes it, not as the device does: tests on llvmpipe are for those of others.
+    pub tuning: Option<Tuning>,
     /// Fail in some step, to see what happens.
     pub fault: Option<Fault>,
 }
@@ -172,6 +174,7 @@ impl Vulkan {
                 observe: options.observe,
                 shuffle: options.shuffle,
                 matrices: matrices(&device).filter(|_| !options.without_matrices),
+                tuning: options.tuning.unwrap_or_else(|| tuning(&device)),
             };
             compile(&graph, &formats, &options.rules, role, shape)
         };
