@@ -25,6 +25,7 @@ float glu(uint kind, float g, float u, float p0, float p1) {
     // (1 + tanh t) / 2 is sigmoid(2 t), which does not cancel.
     if (kind == GLU_GELU) return g * sigmoid(1.5957691216 * (g + 0.044715 * g * g * g)) * u;
     if (kind == GLU_SITU) return p0 * tanh_exact(g / p0) * sigmoid(g) * (p1 * tanh_exact(u / p1));
-    if (kind == GLU_CLAMPED) return silu(min(g, p0)) * clamp(u, -p0, p0);
+    // By comparisons: min and clamp may take NaN for a bound.
+    if (kind == GLU_CLAMPED) return silu(g > p0 ? p0 : g) * (u > p0 ? p0 : u < -p0 ? -p0 : u);
     return silu(g) * u;
 }

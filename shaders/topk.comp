@@ -27,7 +27,7 @@ const uint RUN = 16;
 shared uint bins[BINS];
 shared uint found_bin;
 shared uint found_rank;
-shared bool disordered;
+shared uint disordered;
 
 // Number of this invocation in scan order.
 uint me;
@@ -72,7 +72,7 @@ void main() {
         return;
     }
     uint all;
-    if (gl_LocalInvocationIndex == 0) disordered = false;
+    if (gl_LocalInvocationIndex == 0) disordered = 0;
     me = workgroup_scan(1, all);
 
     uint threshold = 0;
@@ -86,7 +86,7 @@ void main() {
         for (uint t = gl_LocalInvocationIndex; t < n; t += 4 * LOCAL) {
             uvec4 keys = four_keys(at, t, LOCAL, n);
             [[unroll]] for (uint i = 0; i < 4; i++) {
-                if (keys[i] == NO_NUMBER) disordered = true;
+                if (keys[i] == NO_NUMBER) atomicOr(disordered, 1);
                 if (t + i * LOCAL < n && (keys[i] & known) == threshold) atomicAdd(bins[(keys[i] >> shift) & mask], 1);
             }
         }
@@ -94,7 +94,7 @@ void main() {
         threshold |= find_bin(want) << shift;
         known |= mask << shift;
     }
-    if (disordered) {
+    if (disordered != 0) {
         if (gl_LocalInvocationIndex == 0) sel[to - 1] = 0;
         return;
     }

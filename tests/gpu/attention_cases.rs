@@ -7,7 +7,7 @@ pub const SEGMENTS: &[Case] = &[
         op: "Attn of rings and sinks",
         show: "y2",
         lengths: true,
-        // Rings of 44, 59 and 109 rows, which wrap; windows within a tile and over two, and of one row.
+        // Rings of 59, 109 and 40 rows, which wrap; windows within a tile and over two, and of one row.
         state: r#"k1: Ring(width: "32", window: "20"), v1: Ring(width: "16", window: "20"), k2: Ring(width: "20", window: "70"), k3: Ring(width: "16", window: "1"), k4: Rows(width: "16")"#,
         body: r#"
             q1: EmbedRow(of: tokens, w: "q1", rows: "97", out: "64")

@@ -258,11 +258,14 @@ fn check(format: Stored) {
 /// What a cache holds is the same on both sides, but for the few values that are made (`caches.rs` says why).
 #[test]
 fn caches_of_f16() {
-    let made: Vec<Made> = HALVES.iter().map(|case| make(case, Stored::F32, Kv::F16)).collect();
+    let made: Vec<Made> = HALVES.iter().chain(SEGMENTS).map(|case| make(case, Stored::F32, Kv::F16)).collect();
     made.iter().for_each(|m| m.check(Stored::F32));
     with(|gpu| {
         for m in &made {
-            let (worst, bound) = (m.on_device(gpu, true), m.case.bound(Stored::F32));
+            // The keys of SEGMENTS are made, and so are their index scores.
+            let made_first = SEGMENTS.iter().any(|s| s.op == m.case.op);
+            let bound = if made_first { 2e-5 } else { m.case.bound(Stored::F32) };
+            let worst = m.on_device(gpu, true);
             println!("{}: {:.0e} of {bound:.0e}", m.case.op, rounded_up(worst));
             assert!(worst <= 3.0 * bound, "{}: {worst:.1e} is over three times {bound:.0e}", m.case.op);
         }

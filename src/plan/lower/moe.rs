@@ -8,8 +8,9 @@ use crate::graph::Role;
 use crate::ops::{Op, ResourceId};
 use petgraph::graph::NodeIndex;
 
-/// Experts of a row whose products a workgroup of `experts_down` has shared memory for with eight rows: 16 KiB.
-const UNITED: usize = 32;
+/// Shared memory that `experts_down` may use for the products of eight rows and the parts of sums, of 32 KiB that every
+/// device has.
+const UNITED: u32 = 24 << 10;
 
 /// Threads that rotate a block at most.
 const ROTATE: u32 = 512;
@@ -124,7 +125,7 @@ impl Lower<'_> {
         nodes: &[NodeIndex],
     ) -> View {
         let node = self.node(index);
-        let Op::MoeExperts { ff, k, out, .. } = node.op else { unreachable!("MoeExperts") };
+        let Op::MoeExperts { ff, k, out, experts, .. } = node.op else { unreachable!("MoeExperts") };
         let route = self.force(node.inputs[1]);
         let added: Vec<View> = adds.iter().map(|id| self.dense_rows(*id)).collect();
         let y = self.dense(output);
@@ -140,7 +141,8 @@ impl Lower<'_> {
         let add = |i: usize| added.get(i).map_or(unused(), |v| Bind::read(v.buf));
         let lie = self.stripes(w, out as u32, ff as u32);
         let flags = [u32::from(!added.is_empty()), u32::from(added.len() > 1)];
-        let many = if k <= UNITED { self.many() } else { 0 };
+        let fits = 32 * k as u32 * lie.outs() + 16 * lie.local.max(512) <= UNITED;
+        let many = if fits { self.many() } else { 0 };
         let dispatch = Dispatch {
             kernel: "experts_down",
             variant: Some(self.variant(w)),
@@ -157,7 +159,8 @@ impl Lower<'_> {
             set0: vec![Bind::read(hidden.buf), Bind::read(route.buf), Bind::write(y.buf), add(0), add(1)],
             set1: vec![],
             groups: (groups(out as u32, lie.outs()), Count::Rows(if many == 1 { 8 } else { 1 })),
-            bytes: self.bytes(w) * k as u64,
+            // All rows at once: at most all experts.
+            bytes: self.bytes(w) * if many == 1 { experts.min(k * self.shape.rows as usize) } else { k } as u64,
         };
         self.emit(last, &fused, dispatch);
         y

@@ -134,7 +134,8 @@ impl Lower<'_> {
 
     /// Bytes of a segment's caches that one row of the step looks at.
     fn seen_bytes(&self, seen: &Seen, sizes: Sizes) -> u64 {
-        self.cached(self.most(&seen.sight), (sizes.kv_heads * (sizes.dim + sizes.v_dim)) as usize)
+        let values = if seen.values == seen.keys { 0 } else { sizes.v_dim };
+        self.cached(self.most(&seen.sight), (sizes.kv_heads * (sizes.dim + values)) as usize)
     }
 
     /// One segment for few rows, split over what they see.

@@ -242,9 +242,9 @@ impl BoundPlan {
         let width = values::width(&resource.ty).ok_or_else(crossing)?;
         let words = self.buffers.readbacks[readback as usize].read::<u32>(0, rows * width)?;
         let value = values::from_words(&resource.ty, &words).ok_or_else(crossing)?;
-        // A row sees itself at least, so this is what `topk.comp` makes of scores that are no numbers.
-        if let (Type::Selection { every: 1, .. }, Value::Selection(rows)) = (&resource.ty, &value)
-            && rows.iter().any(Vec::is_empty)
+        // Of rows that see something, this is what `topk.comp` makes of scores that are no numbers.
+        if let (Type::Selection { every, .. }, Value::Selection(rows)) = (&resource.ty, &value)
+            && rows.iter().zip(step.rows()).any(|(s, r)| s.is_empty() && r.visible_rows(*every as usize) > 0)
         {
             let (node, weight) =
                 (resource.name.clone(), format!(", by scores that are no numbers{}", too_large(self.plan.shape.kv)));
