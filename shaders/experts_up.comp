@@ -1,8 +1,9 @@
 // formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e e8
 #version 460
 // y = glu(gate_e x', up_e x') of each chosen expert e: 4 QUADS outputs of one expert a workgroup. With FOLD a workgroup
-// finds its expert in the router's logits, and one of each row writes the row's ids and weights. With MANY the first of
-// the items (a row's choice of an expert) that share an expert does the work of all, so that its weights are read once.
+// finds its expert in the router's logits, and one of each row writes the row's ids and weights. Workgroups are numbered
+// row by row inside a rank, and so that with BY_OUTPUTS all ranks of all rows follow each other for the same outputs: what rows
+// read of an expert that they share lies in the cache after the first.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
@@ -22,8 +23,7 @@ layout(constant_id = 10) const uint RENORM = 0;
 layout(constant_id = 11) const uint GROUPS = 1;
 layout(constant_id = 12) const uint TOP_GROUPS = 1;
 layout(constant_id = 13) const uint GROUP_MAX = 0;
-// Not with FOLD.
-layout(constant_id = 14) const uint MANY = 0;
+layout(constant_id = 14) const uint BY_OUTPUTS = 0;
 
 #include "params.glsl"
 #include "format.glsl"
@@ -55,78 +55,40 @@ layout(push_constant, std430) uniform Push {
 
 #include "choose.glsl"
 
-const uint ROWS_MOST = MANY == 0 ? 1 : 8;
-const uint RESULTS = 2 * ROWS_MOST;
+const uint ROWS_MOST = 1;
+const uint RESULTS = 2;
 #include "stripes.glsl"
-
-// The items of this workgroup's expert, in no order: no result depends on it.
-shared uint mates[MANY == 0 ? 1 : 8 * K];
-shared uint mate_count;
-shared uint earlier;
-
-// Finds the items that share expert e with item `mine`. False if one comes before it.
-bool take_mates(uint mine, uint e) {
-    if (gl_LocalInvocationIndex == 0) {
-        mate_count = 0;
-        earlier = 0;
-    }
-    barrier();
-    for (uint i = gl_LocalInvocationIndex; i < step_rows() * K; i += LOCAL) {
-        if (route[i / K * 2 * K + i % K] != e) continue;
-        if (i < mine) {
-            atomicOr(earlier, 1);
-        } else {
-            mates[atomicAdd(mate_count, 1)] = i;
-        }
-    }
-    barrier();
-    return earlier == 0;
-}
 
 #define MATS 2
 #define ROWS 1
-#define STEP step_1
-#define DOTS dots_1
-#define BLOCK block_1
-#include "experts_up_block.glsl"
-#undef ROWS
-#undef STEP
-#undef DOTS
-#undef BLOCK
-#define ROWS 8
-#define STEP step_8
-#define DOTS dots_8
-#define BLOCK block_8
-#include "experts_up_block.glsl"
+#define STEP dots_step
+#define DOTS dots
+#include "dots.glsl"
 
 void main() {
-    uint r = gl_WorkGroupID.y;
+    prepare_format();
+    uint r = gl_WorkGroupID.x;
+    uint x_at[1] = uint[1]((r * x_stride + x_off) / 4);
     uint each = (ff + OUTS - 1) / OUTS;
-    uint rank = gl_WorkGroupID.x / each;
-    uint first = gl_WorkGroupID.x % each * OUTS;
-    uint mine = r * K + rank;
-    uint e;
-    if (FOLD == 1) {
-        // The last rank's workgroups find all ranks.
-        choose(r, rank + 1, gl_WorkGroupID.x == (K - 1) * each);
-        e = chosen[rank];
-    } else {
-        e = route[r * 2 * K + rank];
-    }
+    uint rank = BY_OUTPUTS == 1 ? gl_WorkGroupID.y % K : gl_WorkGroupID.y / each;
+    uint first = (BY_OUTPUTS == 1 ? gl_WorkGroupID.y / K : gl_WorkGroupID.y % each) * OUTS;
+    // The last rank's workgroups find all ranks.
+    if (FOLD == 1) choose(r, rank + 1, rank == K - 1 && first == 0);
+    uint e = FOLD == 1 ? chosen[rank] : route[r * 2 * K + rank];
     uvec4 g = Words4(gate).at[e];
     uvec4 u = Words4(up).at[e];
-    if (MANY == 1 && !take_mates(mine, e)) return;
-    prepare_format();
-    if (MANY == 0) {
-        block_1(g, u, first, mine, 0, 1);
-        return;
+    vec4 sums[2];
+    float squares[1];
+    dots(1, uvec2[2](g.xy, u.xy), uvec2[2](g.zw, u.zw), nw, quad_of(first, ff), inp, group, x_at, sums, squares);
+    stage_squares(0, squares[0]);
+    [[unroll]] for (uint m = 0; m < 2; m++) {
+        stage(m % BATCH, sums[m]);
+        if (m % BATCH == BATCH - 1 || m == 1) collect(m / BATCH * BATCH, m % BATCH + 1);
     }
-    for (uint from = 0; from < mate_count; from += 8) {
-        uint n = min(8, mate_count - from);
-        if (n == 1) {
-            block_1(g, u, first, mine, from, n);
-        } else {
-            block_8(g, u, first, mine, from, n);
-        }
+    for (uint i = gl_LocalInvocationIndex; i < OUTS && first + i < ff; i += LOCAL) {
+        uint at = first + i;
+        float f = norm_factor(0, inp, eps);
+        y[(r * K + rank) * ff + at] =
+            glu(KIND, total(0, i) * row_scale(g.zw, at) * f, total(1, i) * row_scale(u.zw, at) * f, p0, p1);
     }
 }

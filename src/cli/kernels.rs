@@ -91,17 +91,9 @@ pub const KERNELS: &[Kernel] = &[
     Kernel {
         name: "experts_down",
         local: &[STRIPED],
-        loads: Loads::Dots(1, &[1, 8]),
-        constants: &["ADD0", "ADD1", "QUADS", "DEPTH", "MANY", "K"],
-        used: &[
-            &[0, 0, QUADS, DEPTH, 0, 1],
-            &[1, 0, QUADS, DEPTH, 0, 1],
-            &[1, 1, QUADS, DEPTH, 0, 1],
-            &[0, 0, QUADS, DEPTH, 1, 16],
-            &[1, 0, QUADS, DEPTH, 1, 8],
-            &[1, 0, QUADS, DEPTH, 1, 6],
-            &[1, 1, QUADS, DEPTH, 1, 8],
-        ],
+        loads: Loads::Dots(1, &[1]),
+        constants: &["ADD0", "ADD1", "QUADS", "DEPTH"],
+        used: &[&[0, 0, QUADS, DEPTH], &[1, 0, QUADS, DEPTH], &[1, 1, QUADS, DEPTH]],
     },
     Kernel { name: "experts_down_tile", local: &[TILE], loads: Loads::Tile, constants: &[], used: &[&[]] },
     Kernel {
@@ -114,7 +106,7 @@ pub const KERNELS: &[Kernel] = &[
     Kernel {
         name: "experts_up",
         local: &[STRIPED],
-        loads: Loads::Dots(2, &[1, 8]),
+        loads: Loads::Dots(2, &[1]),
         constants: &[
             "NORM",
             "KIND",
@@ -129,7 +121,7 @@ pub const KERNELS: &[Kernel] = &[
             "GROUPS",
             "TOP_GROUPS",
             "GROUP_MAX",
-            "MANY",
+            "BY_OUTPUTS",
         ],
         used: &[
             // GLM-5.2 and Qwen3: several rows, one row; Kimi K3; DeepSeek V4.

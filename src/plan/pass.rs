@@ -169,9 +169,11 @@ impl Dispatch {
     /// Bytes of weights and caches read in a step of `rows` rows and a context of `ctx`: each row of workgroups reads them
     /// anew. Tiles of one expert follow each other and read memory once; as many experts as possible are taken to have some.
     pub fn traffic(&self, rows: u32, ctx: u32) -> u64 {
-        let times = match self.groups.1 {
-            Count::Tiles { experts, k, .. } => experts.min(rows * k),
-            other => other.most(rows, ctx),
+        let times = match self.groups {
+            (_, Count::Tiles { experts, k, .. }) => experts.min(rows * k),
+            // Workgroups of all rows for the same outputs follow each other; what rows share is not known before.
+            (by_row @ Count::Rows(_), _) => by_row.most(rows, ctx),
+            (_, other) => other.most(rows, ctx),
         };
         self.bytes * u64::from(times)
     }

@@ -8,10 +8,6 @@ use crate::graph::Role;
 use crate::ops::{Op, ResourceId};
 use petgraph::graph::NodeIndex;
 
-/// Shared memory that `experts_down` may use for the products of eight rows and the parts of sums, of 32 KiB that every
-/// device has.
-const UNITED: u32 = 24 << 10;
-
 /// Threads that rotate a block at most.
 const ROTATE: u32 = 512;
 
@@ -57,7 +53,7 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(x.view.buf), choice.binds[0], Bind::write(hidden), choice.binds[1], choice.binds[2]],
             set1: vec![],
-            groups: (Count::Fixed(k as u32 * (ff as u32).div_ceil(lie.outs())), Count::Rows(1)),
+            groups: (Count::Rows(1), Count::Fixed(k as u32 * (ff as u32).div_ceil(lie.outs()))),
             bytes: share(per_expert),
         };
         self.emit(index, &[x.nodes, choice.nodes].concat(), dispatch);
@@ -125,7 +121,7 @@ impl Lower<'_> {
         nodes: &[NodeIndex],
     ) -> View {
         let node = self.node(index);
-        let Op::MoeExperts { ff, k, out, experts, .. } = node.op else { unreachable!("MoeExperts") };
+        let Op::MoeExperts { ff, k, out, .. } = node.op else { unreachable!("MoeExperts") };
         let route = self.force(node.inputs[1]);
         let added: Vec<View> = adds.iter().map(|id| self.dense_rows(*id)).collect();
         let y = self.dense(output);
@@ -141,12 +137,10 @@ impl Lower<'_> {
         let add = |i: usize| added.get(i).map_or(unused(), |v| Bind::read(v.buf));
         let lie = self.stripes(w, out as u32, ff as u32);
         let flags = [u32::from(!added.is_empty()), u32::from(added.len() > 1)];
-        let fits = 32 * k as u32 * lie.outs() + 16 * lie.local.max(512) <= UNITED;
-        let many = if fits { self.many() } else { 0 };
         let dispatch = Dispatch {
             kernel: "experts_down",
             variant: Some(self.variant(w)),
-            spec: vec![lie.local, flags[0], flags[1], lie.quads, lie.depth, many, if many == 1 { k as u32 } else { 1 }],
+            spec: vec![lie.local, flags[0], flags[1], lie.quads, lie.depth],
             push: vec![
                 Push::Experts(w),
                 Push::U32(ff as u32),
@@ -158,9 +152,8 @@ impl Lower<'_> {
             ],
             set0: vec![Bind::read(hidden.buf), Bind::read(route.buf), Bind::write(y.buf), add(0), add(1)],
             set1: vec![],
-            groups: (groups(out as u32, lie.outs()), Count::Rows(if many == 1 { 8 } else { 1 })),
-            // All rows at once: at most all experts.
-            bytes: self.bytes(w) * if many == 1 { experts.min(k * self.shape.rows as usize) } else { k } as u64,
+            groups: (Count::Rows(1), groups(out as u32, lie.outs())),
+            bytes: self.bytes(w) * k as u64,
         };
         self.emit(last, &fused, dispatch);
         y
