@@ -41,6 +41,11 @@ pub enum StateError {
         of.name()
     )]
     Kv { of: Kv, kv: Kv },
+    #[error(
+        "slot {slot} cannot be saved: row {row} of `{state}`, a cache of f16, holds what is no finite number, as a device \
+         leaves of a value above 65504; start the sequence again with --kv f32"
+    )]
+    NotFinite { slot: u32, state: String, row: u32 },
 }
 
 /// A value that a cache of f16 cannot hold, or that is no number.
@@ -314,7 +319,8 @@ impl States {
         }
     }
 
-    fn check(&self, slot: u32) -> Result<(), StateError> {
+    /// Whether there is such a slot.
+    pub fn check(&self, slot: u32) -> Result<(), StateError> {
         if slot < self.limits.slots { Ok(()) } else { Err(StateError::Slot { slot, slots: self.limits.slots }) }
     }
 
@@ -329,6 +335,20 @@ impl States {
             StateKind::Rows { every, .. } => len as usize / every as usize,
             _ => m.capacity,
         }
+    }
+
+    /// The first row in use of a cache of f16 that holds what is no finite number. A device refuses to go on from
+    /// such rows only where logits are wanted, and the processor takes for granted that there are none.
+    fn not_finite(&self, m: &Memory, slot: u32) -> Option<u32> {
+        let Data::F16(data) = &m.data else { return None };
+        let len = self.lengths[slot as usize];
+        let mut rows = match m.kind {
+            // Elsewhere a failed step may have left anything.
+            StateKind::Ring { .. } => self.written[slot as usize].saturating_sub(m.capacity as u32)..len,
+            _ => 0..Self::used(m, len) as u32,
+        };
+        let cache = CacheRows { data: data.as_slice(), capacity: m.capacity, width: m.width };
+        rows.find(|row| !cache.row(slot, *row as usize).iter().all(|x| x.is_finite()))
     }
 
     /// Empties a slot.
@@ -349,6 +369,10 @@ impl States {
         self.check(slot)?;
         if self.broken[slot as usize] {
             return Err(StateError::Broken { slot });
+        }
+        let bad = |m: &Memory| Some((m.name.clone(), self.not_finite(m, slot)?));
+        if let Some((state, row)) = self.memories.iter().find_map(bad) {
+            return Err(StateError::NotFinite { slot, state, row });
         }
         let len = self.lengths[slot as usize];
         let part = |m: &Memory| m.data.part(Self::slot_range(m, slot, Self::used(m, len)));
@@ -468,5 +492,22 @@ mod tests {
         s.failed(&rows(10..15));
         s.truncate(0, 10).unwrap();
         assert!(is_lost(s.truncate(0, 9)), "position 6 is where 14 was written");
+    }
+    #[test]
+    fn what_is_no_number_is_not_saved() {
+        let mut s = ring(Kv::F16);
+        s.advance(&rows(0..5));
+        s.advance(&rows(5..6));
+        let put = |s: &mut States, position, value| s.append(0, 0, position, &[0.0, value]);
+        assert_eq!(put(&mut s, 4, 1e6), Err(1e6));
+        let refused = s.snapshot(0).unwrap_err();
+        assert_eq!(refused, StateError::NotFinite { slot: 0, state: "near".into(), row: 4 });
+        assert!(refused.to_string().contains("`near`") && refused.to_string().contains("--kv f32"), "{refused}");
+        put(&mut s, 4, 65504.0).unwrap();
+        s.snapshot(0).unwrap();
+        // Behind the length a failed step may leave anything.
+        assert!(put(&mut s, 6, f32::NAN).is_err());
+        s.failed(&rows(6..7));
+        s.snapshot(0).unwrap();
     }
 }
