@@ -6,6 +6,7 @@ use super::layout::Shard;
 use super::plan::Plan;
 use super::receipt::{FileRecord, RECEIPT, Receipt, ShardRecord, TensorRecord};
 use super::shard;
+use crate::formats::Format;
 use crate::graph::Graph;
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -82,6 +83,9 @@ pub fn run(plan: &Plan, source: Source, dir: &Path, threads: usize, watch: &dyn 
     let side = side_files(source.dir)?;
     receipt.source = hash_source(plan, &side, threads, watch)?;
     differs(earlier.as_ref().map_or(Vec::new(), |e| e.other_source(&receipt)))?;
+    // From the same files only `--read-as` makes other formats; what is finished was made from those of then.
+    let read = plan.tensors.iter().map(|t| (t.name.as_str(), named(t.from))).collect();
+    differs(earlier.as_ref().map_or(Vec::new(), |e| e.other_reading(&read)))?;
     let mut outcome = match earlier {
         None => Outcome { receipt: receipt.clone(), kept: 0, damaged: Vec::new() },
         Some(earlier) => verify(plan, &dest, &earlier, &mut receipt, watch)?,
@@ -203,15 +207,19 @@ fn write_shards(
     Ok(())
 }
 
+/// A format as the receipt names it.
+fn named(format: Option<Format>) -> String {
+    format.map_or("stored".to_owned(), |f| f.name().into_owned())
+}
+
 fn records(plan: &Plan, shard: &Shard, errors: &[Option<f64>]) -> Vec<TensorRecord> {
-    let name = |format: Option<crate::formats::Format>| format.map_or("stored".to_owned(), |f| f.name().into_owned());
     let tensors = plan.tensors[shard.tensors.clone()].iter().zip(errors);
     tensors
         .map(|(t, error)| TensorRecord {
             name: t.name.clone(),
             part: t.part,
-            from: name(t.from),
-            to: name(t.to.or(t.from)),
+            from: named(t.from),
+            to: named(t.to.or(t.from)),
             bytes_before: t.bytes_before,
             bytes: t.bytes(),
             error: error.unwrap_or(0.0),
