@@ -92,11 +92,7 @@ pub fn run(plan: &Plan, source: Source, dir: &Path, threads: usize, watch: &dyn 
     };
     put_receipt(&dest, &receipt)?;
     write_shards(plan, &dest, &mut receipt, threads, watch)?;
-    for path in &side {
-        if let Some(name) = path.file_name().and_then(|n| n.to_str()) {
-            dest.put(name, &fs::read(path).map_err(Error::io(path))?)?;
-        }
-    }
+    copy_side(&dest, &side, &receipt)?;
     dest.put(INDEX, shard_index(plan).as_bytes())?;
     receipt.complete = true;
     put_receipt(&dest, &receipt)?;
@@ -117,8 +113,21 @@ fn begin(plan: &Plan, source: Source) -> Receipt {
     }
 }
 
+/// Copies the files that are no weights: what the receipt says, though hours may lie between.
+fn copy_side(dest: &Dest, side: &[Side], receipt: &Receipt) -> Result<(), Error> {
+    for Side { name, path } in side {
+        let bytes = fs::read(path).map_err(Error::io(path))?;
+        let found = FileRecord { file: name.clone(), bytes: bytes.len() as u64, sha256: hash(&bytes, &|_| {}) };
+        if !receipt.source.contains(&found) {
+            return Err(Error::Changed { path: path.display().to_string() });
+        }
+        dest.put(name, &bytes)?;
+    }
+    Ok(())
+}
+
 /// Every file that is read, a thread a file.
-fn hash_source(plan: &Plan, side: &[PathBuf], threads: usize, watch: &dyn Watch) -> Result<Vec<FileRecord>, Error> {
+fn hash_source(plan: &Plan, side: &[Side], threads: usize, watch: &dyn Watch) -> Result<Vec<FileRecord>, Error> {
     let weights: Vec<(&str, &[u8])> = plan.index.files().collect();
     watch.begin(Phase::Hash, weights.iter().map(|f| f.1.len() as u64).sum());
     let (next, hashes) = (AtomicUsize::new(0), Mutex::new(vec![String::new(); weights.len()]));
@@ -140,9 +149,9 @@ fn hash_source(plan: &Plan, side: &[PathBuf], threads: usize, watch: &dyn Watch)
     for ((path, bytes), sha256) in weights.iter().zip(hashes) {
         records.push(FileRecord { file: file_name(Path::new(path)), bytes: bytes.len() as u64, sha256 });
     }
-    for path in side {
+    for Side { name, path } in side {
         if let Some((bytes, sha256)) = hash_file(path, &|_| {})? {
-            records.push(FileRecord { file: file_name(path), bytes, sha256 });
+            records.push(FileRecord { file: name.clone(), bytes, sha256 });
         }
     }
     Ok(records)
@@ -247,8 +256,17 @@ fn shard_index(plan: &Plan) -> String {
     format!("{index:#}\n")
 }
 
+/// A file that is copied along.
+struct Side {
+    name: String,
+    path: PathBuf,
+}
+
 /// The files of a model that are no weights, sorted.
-fn side_files(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+///
+/// # Errors
+/// [`Error::Name`], [`Error::Io`].
+fn side_files(dir: &Path) -> Result<Vec<Side>, Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).map_err(Error::io(dir))? {
         let path = entry.map_err(Error::io(dir))?.path();
@@ -259,9 +277,13 @@ fn side_files(dir: &Path) -> Result<Vec<PathBuf>, Error> {
         // Follows links: a downloaded snapshot is made of them.
         let small = fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= SIDE_BYTES);
         if wanted && !hidden && small {
-            found.push(path);
+            // The receipt has names as text.
+            if path.file_name().and_then(|n| n.to_str()).is_none() {
+                return Err(Error::Name { path: path.display().to_string() });
+            }
+            found.push(Side { name, path });
         }
     }
-    found.sort();
+    found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-struct Silent;
+pub struct Silent;
 
 impl Watch for Silent {
     fn begin(&self, _: Phase, _: u64) {}
