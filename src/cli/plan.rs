@@ -5,7 +5,6 @@ use super::failure::Failure;
 use super::files;
 use crate::formats::Format;
 use crate::graph::{Graph, Role, WeightId};
-use crate::ops::Kv;
 use crate::plan::compile::Figures;
 use crate::plan::place::Rule;
 use crate::plan::{self, Plan, Shape, Summary, summarize};
@@ -62,6 +61,12 @@ pub struct ShapeArgs {
     place: Vec<Rule>,
 }
 
+impl ShapeArgs {
+    fn shape(&self, rows: u32) -> Shape {
+        Shape { chunk: self.chunk, kv: self.caches.kv, ..Shape::new(rows, self.ctx) }
+    }
+}
+
 /// A graph with the formats of its weights: a model's own, or those of a typical container.
 pub struct Source {
     pub graph: Arc<Graph>,
@@ -92,14 +97,15 @@ impl Source {
         }
     }
 
-    fn summary(&self, kv: Kv) -> Summary {
-        let Some(model) = &self.model else { return summarize(&self.graph, None, kv) };
+    fn summary(&self, args: &ShapeArgs) -> Summary {
+        let shape = args.shape(args.chunk);
+        let Some(model) = &self.model else { return summarize(&self.graph, None, &shape) };
         let w = &model.weights;
         let bytes = |i, rows, cols| {
             let count = w.count(i);
             (0..count).map(|e| w.expert(i, e).format().bytes(rows, cols)).sum::<u64>() / count as u64
         };
-        summarize(&self.graph, Some(&bytes), kv)
+        summarize(&self.graph, Some(&bytes), &shape)
     }
 
     /// Resident tensors in file order, and their bytes.
@@ -113,9 +119,7 @@ impl Source {
             StepKind::Prompt => (Role::Prompt, args.chunk),
             StepKind::Decode => (Role::Decode, crate::run::vulkan::DECODE_ROWS),
         };
-        let (ctx, chunk, kv) = (args.ctx, args.chunk, args.caches.kv);
-        let shape = Shape { chunk, kv, ..Shape::new(rows, ctx) };
-        plan::compile(&self.graph, &|w| self.format(w), &args.place, role, shape)
+        plan::compile(&self.graph, &|w| self.format(w), &args.place, role, args.shape(rows))
             .map_err(|e| Failure::Usage(e.to_string()))
     }
 }
@@ -170,7 +174,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let text = match (args.json, args.passes) {
         (true, _) => {
             let document = Document {
-                summary: source.summary(args.shape.caches.kv),
+                summary: source.summary(&args.shape),
                 file_order: source.to_retile(),
                 prompt: timed(&source, StepKind::Prompt, &args.shape)?,
                 decode: timed(&source, StepKind::Decode, &args.shape)?,
@@ -179,7 +183,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
         (false, Some(step)) => source.compile(step, &args.shape)?.text(&source.graph),
         (false, None) => {
-            let mut text = source.summary(args.shape.caches.kv).to_string();
+            let mut text = source.summary(&args.shape).to_string();
             if let Some(tensors) = source.to_retile() {
                 text += &format!("{:<12} {tensors}\n", "layout");
             }

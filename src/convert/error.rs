@@ -103,6 +103,21 @@ pub enum Error {
         /// Bytes found.
         found: u64,
     },
+    /// A file of the source that is not what was hashed at the start.
+    #[error(
+        "{path} changed while the conversion ran; put it back and run the same command again, or start again in another \
+         directory"
+    )]
+    Changed {
+        /// The file.
+        path: String,
+    },
+    /// A file to be copied whose name the receipt cannot have.
+    #[error("the name of {path} is not UTF-8, so that it cannot be copied along; rename it, or take it out of SRC")]
+    Name {
+        /// The file, with the odd bytes replaced.
+        path: String,
+    },
     /// The operating system refused.
     #[error("{path}: {source}")]
     Io {

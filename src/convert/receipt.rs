@@ -3,6 +3,7 @@
 use super::options::Options;
 use super::plan::Part;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
 
 /// Name of the receipt in the output directory.
 pub const RECEIPT: &str = "coli-convert.json";
@@ -102,6 +103,21 @@ impl Receipt {
             lines.push(format!("source file {}: not there then", f.file));
         }
         lines
+    }
+
+    /// One line for every two formats of which finished tensors were read as the one, and `now` (by name) are as the other.
+    pub(super) fn other_reading(&self, now: &HashMap<&str, String>) -> Vec<String> {
+        let mut found: BTreeMap<(&str, &str), (&str, usize)> = BTreeMap::new();
+        for t in self.tensors() {
+            if let Some(format) = now.get(t.name.as_str()).filter(|format| **format != t.from) {
+                found.entry((&t.from, format)).or_insert((&t.name, 0)).1 += 1;
+            }
+        }
+        let line = |((then, now), (name, count)): (_, (_, usize))| {
+            let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+            format!("--read-as: {name}{more} read as {then} then, as {now} now")
+        };
+        found.into_iter().map(line).collect()
     }
 
     /// All finished tensors.

@@ -6,6 +6,7 @@ use super::layout::Shard;
 use super::plan::Plan;
 use super::receipt::{FileRecord, RECEIPT, Receipt, ShardRecord, TensorRecord};
 use super::shard;
+use crate::formats::Format;
 use crate::graph::Graph;
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -82,17 +83,16 @@ pub fn run(plan: &Plan, source: Source, dir: &Path, threads: usize, watch: &dyn 
     let side = side_files(source.dir)?;
     receipt.source = hash_source(plan, &side, threads, watch)?;
     differs(earlier.as_ref().map_or(Vec::new(), |e| e.other_source(&receipt)))?;
+    // From the same files only `--read-as` makes other formats; what is finished was made from those of then.
+    let read = plan.tensors.iter().map(|t| (t.name.as_str(), named(t.from))).collect();
+    differs(earlier.as_ref().map_or(Vec::new(), |e| e.other_reading(&read)))?;
     let mut outcome = match earlier {
         None => Outcome { receipt: receipt.clone(), kept: 0, damaged: Vec::new() },
         Some(earlier) => verify(plan, &dest, &earlier, &mut receipt, watch)?,
     };
     put_receipt(&dest, &receipt)?;
     write_shards(plan, &dest, &mut receipt, threads, watch)?;
-    for path in &side {
-        if let Some(name) = path.file_name().and_then(|n| n.to_str()) {
-            dest.put(name, &fs::read(path).map_err(Error::io(path))?)?;
-        }
-    }
+    copy_side(&dest, &side, &receipt)?;
     dest.put(INDEX, shard_index(plan).as_bytes())?;
     receipt.complete = true;
     put_receipt(&dest, &receipt)?;
@@ -113,8 +113,21 @@ fn begin(plan: &Plan, source: Source) -> Receipt {
     }
 }
 
+/// Copies the files that are no weights: what the receipt says, though hours may lie between.
+fn copy_side(dest: &Dest, side: &[Side], receipt: &Receipt) -> Result<(), Error> {
+    for Side { name, path } in side {
+        let bytes = fs::read(path).map_err(Error::io(path))?;
+        let found = FileRecord { file: name.clone(), bytes: bytes.len() as u64, sha256: hash(&bytes, &|_| {}) };
+        if !receipt.source.contains(&found) {
+            return Err(Error::Changed { path: path.display().to_string() });
+        }
+        dest.put(name, &bytes)?;
+    }
+    Ok(())
+}
+
 /// Every file that is read, a thread a file.
-fn hash_source(plan: &Plan, side: &[PathBuf], threads: usize, watch: &dyn Watch) -> Result<Vec<FileRecord>, Error> {
+fn hash_source(plan: &Plan, side: &[Side], threads: usize, watch: &dyn Watch) -> Result<Vec<FileRecord>, Error> {
     let weights: Vec<(&str, &[u8])> = plan.index.files().collect();
     watch.begin(Phase::Hash, weights.iter().map(|f| f.1.len() as u64).sum());
     let (next, hashes) = (AtomicUsize::new(0), Mutex::new(vec![String::new(); weights.len()]));
@@ -136,9 +149,9 @@ fn hash_source(plan: &Plan, side: &[PathBuf], threads: usize, watch: &dyn Watch)
     for ((path, bytes), sha256) in weights.iter().zip(hashes) {
         records.push(FileRecord { file: file_name(Path::new(path)), bytes: bytes.len() as u64, sha256 });
     }
-    for path in side {
+    for Side { name, path } in side {
         if let Some((bytes, sha256)) = hash_file(path, &|_| {})? {
-            records.push(FileRecord { file: file_name(path), bytes, sha256 });
+            records.push(FileRecord { file: name.clone(), bytes, sha256 });
         }
     }
     Ok(records)
@@ -203,15 +216,19 @@ fn write_shards(
     Ok(())
 }
 
+/// A format as the receipt names it.
+fn named(format: Option<Format>) -> String {
+    format.map_or("stored".to_owned(), |f| f.name().into_owned())
+}
+
 fn records(plan: &Plan, shard: &Shard, errors: &[Option<f64>]) -> Vec<TensorRecord> {
-    let name = |format: Option<crate::formats::Format>| format.map_or("stored".to_owned(), |f| f.name().into_owned());
     let tensors = plan.tensors[shard.tensors.clone()].iter().zip(errors);
     tensors
         .map(|(t, error)| TensorRecord {
             name: t.name.clone(),
             part: t.part,
-            from: name(t.from),
-            to: name(t.to.or(t.from)),
+            from: named(t.from),
+            to: named(t.to.or(t.from)),
             bytes_before: t.bytes_before,
             bytes: t.bytes(),
             error: error.unwrap_or(0.0),
@@ -239,8 +256,17 @@ fn shard_index(plan: &Plan) -> String {
     format!("{index:#}\n")
 }
 
+/// A file that is copied along.
+struct Side {
+    name: String,
+    path: PathBuf,
+}
+
 /// The files of a model that are no weights, sorted.
-fn side_files(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+///
+/// # Errors
+/// [`Error::Name`], [`Error::Io`].
+fn side_files(dir: &Path) -> Result<Vec<Side>, Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).map_err(Error::io(dir))? {
         let path = entry.map_err(Error::io(dir))?.path();
@@ -251,9 +277,13 @@ fn side_files(dir: &Path) -> Result<Vec<PathBuf>, Error> {
         // Follows links: a downloaded snapshot is made of them.
         let small = fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= SIDE_BYTES);
         if wanted && !hidden && small {
-            found.push(path);
+            // The receipt has names as text.
+            if path.file_name().and_then(|n| n.to_str()).is_none() {
+                return Err(Error::Name { path: path.display().to_string() });
+            }
+            found.push(Side { name, path });
         }
     }
-    found.sort();
+    found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
 }

@@ -65,7 +65,7 @@ impl Element for f32 {
 }
 
 impl Element for f16 {
-    /// Of a number that is finite, as all in caches are: then a few plain operations do, which are vectorised everywhere.
+    /// Of a number that is finite, as all in caches are (appending one that is not fails, and so does saving one): then a few plain operations do, which are vectorised everywhere.
     /// The exponent begins 112 lower in the bits of an f32, whatever it is, also that of subnormals.
     #[inline(always)]
     fn widened(self) -> f32 {

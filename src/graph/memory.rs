@@ -41,6 +41,11 @@ pub enum StateError {
         of.name()
     )]
     Kv { of: Kv, kv: Kv },
+    #[error(
+        "slot {slot} cannot be saved: row {row} of `{state}`, a cache of f16, holds what is no finite number, as a device \
+         leaves of a value above 65504; start the sequence again with --kv f32"
+    )]
+    NotFinite { slot: u32, state: String, row: u32 },
 }
 
 /// A value that a cache of f16 cannot hold, or that is no number.
@@ -121,6 +126,8 @@ fn row_addr(capacity: usize, width: usize, slot: u32, row: usize) -> usize {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     len: u32,
+    /// As [`States::written`].
+    written: u32,
     kv: Kv,
     kinds: Vec<(StateKind, usize)>,
     parts: Vec<Data>,
@@ -149,6 +156,9 @@ struct Memory {
 pub struct States {
     limits: Limits,
     lengths: Vec<u32>,
+    /// Positions of each slot that may have been written since it was empty, also by a failed step or before a cut: rings
+    /// have lost what lies a capacity or more below.
+    written: Vec<u32>,
     /// Slots whose recurrent state a failed step has left between two positions.
     broken: Vec<bool>,
     memories: Vec<Memory>,
@@ -175,6 +185,7 @@ impl States {
         Self {
             limits,
             lengths: vec![0; limits.slots as usize],
+            written: vec![0; limits.slots as usize],
             broken: vec![false; limits.slots as usize],
             memories: memories.collect(),
         }
@@ -192,6 +203,7 @@ impl States {
     /// Called when a step has failed: recurrent states of its slots may hold half of it. Rows of growing
     /// states beyond the length are not part of a sequence, so those stay usable.
     pub fn failed(&mut self, rows: &[super::Row]) {
+        self.wrote(rows);
         if self.memories.iter().any(|m| !m.kind.is_cache()) {
             rows.iter().for_each(|r| self.broken[r.slot as usize] = true);
         }
@@ -207,8 +219,16 @@ impl States {
 
     /// Called after a step has written its rows.
     pub fn advance(&mut self, rows: &[super::Row]) {
+        self.wrote(rows);
         for r in rows {
             self.lengths[r.slot as usize] = r.position + 1;
+        }
+    }
+
+    fn wrote(&mut self, rows: &[super::Row]) {
+        for r in rows {
+            let written = &mut self.written[r.slot as usize];
+            *written = (*written).max(r.position + 1);
         }
     }
 
@@ -299,7 +319,8 @@ impl States {
         }
     }
 
-    fn check(&self, slot: u32) -> Result<(), StateError> {
+    /// Whether there is such a slot.
+    pub fn check(&self, slot: u32) -> Result<(), StateError> {
         if slot < self.limits.slots { Ok(()) } else { Err(StateError::Slot { slot, slots: self.limits.slots }) }
     }
 
@@ -316,6 +337,20 @@ impl States {
         }
     }
 
+    /// The first row in use of a cache of f16 that holds what is no finite number. A device refuses to go on from
+    /// such rows only where logits are wanted, and the processor takes for granted that there are none.
+    fn not_finite(&self, m: &Memory, slot: u32) -> Option<u32> {
+        let Data::F16(data) = &m.data else { return None };
+        let len = self.lengths[slot as usize];
+        let mut rows = match m.kind {
+            // Elsewhere a failed step may have left anything.
+            StateKind::Ring { .. } => self.written[slot as usize].saturating_sub(m.capacity as u32)..len,
+            _ => 0..Self::used(m, len) as u32,
+        };
+        let cache = CacheRows { data: data.as_slice(), capacity: m.capacity, width: m.width };
+        rows.find(|row| !cache.row(slot, *row as usize).iter().all(|x| x.is_finite()))
+    }
+
     /// Empties a slot.
     pub fn reset(&mut self, slot: u32) -> Result<(), StateError> {
         self.check(slot)?;
@@ -324,6 +359,7 @@ impl States {
             m.data.clear(range);
         }
         self.lengths[slot as usize] = 0;
+        self.written[slot as usize] = 0;
         self.broken[slot as usize] = false;
         Ok(())
     }
@@ -334,10 +370,15 @@ impl States {
         if self.broken[slot as usize] {
             return Err(StateError::Broken { slot });
         }
+        let bad = |m: &Memory| Some((m.name.clone(), self.not_finite(m, slot)?));
+        if let Some((state, row)) = self.memories.iter().find_map(bad) {
+            return Err(StateError::NotFinite { slot, state, row });
+        }
         let len = self.lengths[slot as usize];
         let part = |m: &Memory| m.data.part(Self::slot_range(m, slot, Self::used(m, len)));
         let kinds = self.memories.iter().map(|m| (m.kind, self.fixed_capacity(m))).collect();
-        Ok(Snapshot { len, kv: self.limits.kv, kinds, parts: self.memories.iter().map(part).collect() })
+        let (written, kv) = (self.written[slot as usize], self.limits.kv);
+        Ok(Snapshot { len, written, kv, kinds, parts: self.memories.iter().map(part).collect() })
     }
 
     /// The capacity where it decides how rows are laid out; growing states may differ in context.
@@ -364,6 +405,7 @@ impl States {
             m.data.put(range, part);
         }
         self.lengths[slot as usize] = snapshot.len;
+        self.written[slot as usize] = snapshot.written;
         self.broken[slot as usize] = false;
         Ok(())
     }
@@ -382,9 +424,11 @@ impl States {
         if to == 0 {
             return self.reset(slot);
         }
+        // Not from the length: rows behind an earlier cut have taken the places of old ones all the same.
+        let behind = (self.written[slot as usize] - to) as usize;
         let kept = |m: &Memory| match m.kind {
             StateKind::Rows { .. } => true,
-            StateKind::Ring { window, .. } => (from - to) as usize + (window as usize).min(to as usize) <= m.capacity,
+            StateKind::Ring { window, .. } => behind + (window as usize).min(to as usize) <= m.capacity,
             StateKind::Window { .. } | StateKind::Matrix { .. } => false,
         };
         if let Some(m) = self.memories.iter().find(|m| !kept(m)) {
@@ -392,5 +436,78 @@ impl States {
         }
         self.lengths[slot as usize] = to;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Row;
+    use super::*;
+
+    const WIDTH: usize = 2;
+
+    /// One slot of a ring with room for 8 rows, a row of which sees 4 positions.
+    fn ring(kv: Kv) -> States {
+        let limits = Limits { vocab: 10, ctx: 64, slots: 1, chunk: 5, kv };
+        let kind = StateKind::Ring { width: WIDTH as u64, window: 4 };
+        let (capacity, width) = capacity(&kind, limits.ctx, limits.chunk);
+        assert_eq!((capacity, width), (8, WIDTH));
+        let data = Data::zeros(&kind, kv, capacity * width);
+        let memories = vec![Memory { name: "near".into(), kind, capacity, width, data }];
+        States { limits, lengths: vec![0], written: vec![0], broken: vec![false], memories }
+    }
+
+    fn rows(positions: Range<u32>) -> Vec<Row> {
+        positions.map(|position| Row { token: 1, position, slot: 0, logits: false }).collect()
+    }
+
+    fn is_lost(done: Result<(), StateError>) -> bool {
+        matches!(done, Err(StateError::Recurrent { .. }))
+    }
+
+    #[test]
+    fn rows_that_a_ring_has_lost_do_not_come_back() {
+        let mut s = ring(Kv::F32);
+        s.advance(&rows(0..5));
+        s.advance(&rows(5..10));
+        s.truncate(0, 7).unwrap();
+        let saved = s.snapshot(0).unwrap();
+        assert!(is_lost(s.truncate(0, 4)), "position 1 is where 9 was written");
+        s.truncate(0, 6).unwrap();
+        // As well in the snapshot, wherever it is restored.
+        s.reset(0).unwrap();
+        s.restore(0, &saved).unwrap();
+        assert!(is_lost(s.truncate(0, 5)));
+        s.truncate(0, 6).unwrap();
+        s.reset(0).unwrap();
+        s.advance(&rows(0..5));
+        s.truncate(0, 2).unwrap();
+    }
+
+    #[test]
+    fn a_failed_step_takes_places_in_a_ring() {
+        let mut s = ring(Kv::F32);
+        s.advance(&rows(0..5));
+        s.advance(&rows(5..10));
+        s.failed(&rows(10..15));
+        s.truncate(0, 10).unwrap();
+        assert!(is_lost(s.truncate(0, 9)), "position 6 is where 14 was written");
+    }
+    #[test]
+    fn what_is_no_number_is_not_saved() {
+        let mut s = ring(Kv::F16);
+        s.advance(&rows(0..5));
+        s.advance(&rows(5..6));
+        let put = |s: &mut States, position, value| s.append(0, 0, position, &[0.0, value]);
+        assert_eq!(put(&mut s, 4, 1e6), Err(1e6));
+        let refused = s.snapshot(0).unwrap_err();
+        assert_eq!(refused, StateError::NotFinite { slot: 0, state: "near".into(), row: 4 });
+        assert!(refused.to_string().contains("`near`") && refused.to_string().contains("--kv f32"), "{refused}");
+        put(&mut s, 4, 65504.0).unwrap();
+        s.snapshot(0).unwrap();
+        // Behind the length a failed step may leave anything.
+        assert!(put(&mut s, 6, f32::NAN).is_err());
+        s.failed(&rows(6..7));
+        s.snapshot(0).unwrap();
     }
 }

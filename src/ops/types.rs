@@ -152,17 +152,6 @@ impl StateKind {
         }
     }
 
-    /// Bytes that do not grow with the context.
-    pub fn fixed_bytes(&self, kv: Kv) -> u64 {
-        let values = match self {
-            StateKind::Rows { .. } => 0,
-            StateKind::Ring { width, window } => width * window,
-            StateKind::Window { len, width } => len * width,
-            StateKind::Matrix { heads, k, v } => heads * k * v,
-        };
-        self.value_bytes(kv) * values
-    }
-
     pub fn name(&self) -> &'static str {
         match self {
             StateKind::Rows { .. } => "Rows",

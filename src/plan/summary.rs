@@ -1,9 +1,10 @@
 //! Counts of a graph.
 
+use super::lower::Shape;
 use super::memory::{ALIGN, Life, place};
 use crate::formats::Format;
-use crate::graph::{Graph, Node};
-use crate::ops::{Kv, Op, StateKind, WeightRole};
+use crate::graph::{Graph, Node, capacity};
+use crate::ops::{Op, StateKind, WeightRole};
 use petgraph::graph::NodeIndex;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ pub struct Summary {
     pub states: Vec<StateLine>,
     /// What caches hold; other states are f32.
     pub kv: &'static str,
-    /// Bytes that a sequence grows by per token, and bytes that it holds from the start.
+    /// Bytes that a sequence grows by per token, and bytes that it holds from the start: rings have room for a chunk.
     pub state_bytes_per_token: f64,
     pub state_bytes_fixed: u64,
     pub bytes_per_token: Vec<Reading>,
@@ -88,8 +89,9 @@ enum Part {
 /// Bytes of a weight's matrix of so many rows and columns; of its experts' mean, where it is one per expert.
 pub type Bytes<'a> = &'a dyn Fn(usize, u64, u64) -> u64;
 
-/// Counts a graph. `stored` gives the size of each weight where a model is at hand; `kv` is what caches hold.
-pub fn summarize(graph: &Graph, stored: Option<Bytes>, kv: Kv) -> Summary {
+/// Counts a graph. `stored` gives the size of each weight where a model is at hand; `shape` is that of the steps, which
+/// decides about states.
+pub fn summarize(graph: &Graph, stored: Option<Bytes>, shape: &Shape) -> Summary {
     let parts = parts(graph);
     let levels = graph.levels();
     let active = |(i, w): (usize, &crate::graph::Weight)| match parts[i] {
@@ -107,7 +109,7 @@ pub fn summarize(graph: &Graph, stored: Option<Bytes>, kv: Kv) -> Summary {
         let bytes = |i, rows, cols| if fixed(i) { Format::F32 } else { f }.bytes(rows, cols);
         reading(graph, &parts, f.name().into_owned(), &bytes)
     }));
-    let states = states(graph, kv);
+    let states = states(graph, shape);
     Summary {
         schema: 1,
         graph: graph.source.name.clone(),
@@ -121,7 +123,7 @@ pub fn summarize(graph: &Graph, stored: Option<Bytes>, kv: Kv) -> Summary {
         state_bytes_per_token: states.iter().map(|s| s.bytes_per_token).sum(),
         state_bytes_fixed: states.iter().map(|s| s.bytes_fixed).sum(),
         states,
-        kv: kv.name(),
+        kv: shape.kv.name(),
         bytes_per_token: readings,
     }
 }
@@ -167,7 +169,7 @@ fn reading(graph: &Graph, parts: &[Part], name: String, bytes: Bytes) -> Reading
     r
 }
 
-fn states(graph: &Graph, kv: Kv) -> Vec<StateLine> {
+fn states(graph: &Graph, shape: &Shape) -> Vec<StateLine> {
     let mut by_kind: BTreeMap<(String, String), (usize, StateKind)> = BTreeMap::new();
     for s in &graph.states {
         by_kind.entry((s.name.clone(), s.kind.to_string())).or_insert((0, s.kind)).0 += 1;
@@ -176,10 +178,19 @@ fn states(graph: &Graph, kv: Kv) -> Vec<StateLine> {
         name,
         kind: text,
         layers,
-        bytes_per_token: kind.bytes_per_token(kv) * layers as f64,
-        bytes_fixed: kind.fixed_bytes(kv) * layers as u64,
+        bytes_per_token: kind.bytes_per_token(shape.kv) * layers as f64,
+        bytes_fixed: fixed_bytes(&kind, shape) * layers as u64,
     };
     by_kind.into_iter().map(line).collect()
+}
+
+/// Bytes that a state holds from the start, as they are allocated.
+fn fixed_bytes(kind: &StateKind, shape: &Shape) -> u64 {
+    if matches!(kind, StateKind::Rows { .. }) {
+        return 0;
+    }
+    let (rows, width) = capacity(kind, shape.ctx, shape.chunk);
+    kind.value_bytes(shape.kv) * (rows * width) as u64
 }
 
 /// Levels count the longest chain inside the layer; what crosses its border lives to its end.

@@ -267,6 +267,7 @@ impl Session {
     }
 
     pub fn snapshot(&mut self, slot: u32) -> Result<Snapshot, RunError> {
+        self.states().check(slot)?;
         if let Backend::Vulkan(b) = &mut self.backend {
             b.fetch(slot)?;
         }

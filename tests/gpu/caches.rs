@@ -136,3 +136,23 @@ fn what_a_cache_cannot_hold_is_an_error() {
         }
     });
 }
+
+/// Rows that want no logits are not looked at, so that their cache may hold what is no number: the processor must not get it.
+#[test]
+fn what_a_cache_cannot_hold_is_not_saved() {
+    with(|gpu| {
+        for (cache, _) in CACHES {
+            let (_dir, model) = too_large(cache);
+            let rules = model.graph.nodes().map(|(_, n)| Rule { pattern: n.path(), place: Place::Gpu }).collect();
+            let options = Options { rules, ..Options::default() };
+            let mut s = session(gpu, &model, Sizes { ctx: 8, slots: 1, chunk: 8, kv: Kv::F16 }, &options);
+            let rows = (0..5).map(|p| Row { logits: false, ..row(p as u32 % VOCAB, p, 0) }).collect();
+            step(&mut s, Role::Prompt, rows);
+            let refused = s.snapshot(0).unwrap_err();
+            assert!(matches!(refused, RunError::State(StateError::NotFinite { slot: 0, row: 0, .. })), "{refused}");
+            assert!(refused.to_string().contains("--kv f32"), "{refused}");
+            let refused = s.snapshot(1).unwrap_err();
+            assert!(matches!(refused, RunError::State(StateError::Slot { slot: 1, slots: 1 })), "{refused}");
+        }
+    });
+}

@@ -245,6 +245,15 @@ fn a_report_needs_a_file() {
     }
 }
 
+/// A pipe cannot be rewound: it gets the report once.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_report_into_a_pipe() {
+    let r = coli(&["bench", "--report", "/dev/stdout", "--device", "99"]);
+    let doc: serde_json::Value = serde_json::from_str(&r.out).unwrap_or_else(|e| panic!("{e}: {}{}", r.out, r.err));
+    assert_eq!(doc["complete"], true, "{}", r.err);
+}
+
 #[test]
 fn help_version_plan_and_dot() {
     let help = coli(&["exec", "--help"]);

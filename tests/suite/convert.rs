@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-struct Silent;
+pub struct Silent;
 
 impl Watch for Silent {
     fn begin(&self, _: Phase, _: u64) {}
@@ -556,5 +556,12 @@ fn ambiguous_containers() {
     let r = coli(&[&keep[..], &rule].concat());
     assert_eq!(r.code, 0, "{}", r.err);
     assert_eq!(exec(&out, &[]).code, 0);
+    // What is finished was read otherwise: going on would mix the two.
+    let made = content(Path::new(&out));
+    let r = coli(&[&keep[..], &["--read-as", "*.down_proj.weight=int4-g128"]].concat());
+    assert_eq!(r.code, 2, "{}", r.err);
+    assert!(r.err.contains("--read-as: ") && r.err.contains("int4-g96 then, as int4-g128 now"), "{}", r.err);
+    assert!(content(Path::new(&out)) == made, "a refused conversion changed the directory");
+    assert_eq!(coli(&[&keep[..], &rule].concat()).code, 0);
     assert!(exec(&model, &["--read-as", "*.down_proj.weight=int8"]).err.contains("int8-row"));
 }

@@ -16,6 +16,7 @@ mod layout;
 mod models;
 mod plans;
 mod random;
+mod side_files;
 mod stages;
 mod support;
 mod weights;

@@ -3,7 +3,7 @@
 use crate::support::{arch, root, snapshots};
 use coli::graph::{Graph, expand};
 use coli::ops::Kv;
-use coli::plan::summarize;
+use coli::plan::{Shape, summarize};
 use coli::spec::Config;
 
 fn graph(file: &str, config: &str) -> Graph {
@@ -12,8 +12,13 @@ fn graph(file: &str, config: &str) -> Graph {
     expand(&arch(file), &config, "main").unwrap_or_else(|e| panic!("{e}"))
 }
 
+/// What `coli plan` takes if it is not told.
+fn shape() -> Shape {
+    Shape::new(128, 4096)
+}
+
 fn plan(file: &str, config: &str) -> coli::plan::Summary {
-    let summary = summarize(&graph(file, config), None, Kv::F32);
+    let summary = summarize(&graph(file, config), None, &shape());
     snapshots(|| insta::assert_snapshot!(format!("plan-{config}"), summary.to_string()));
     summary
 }
@@ -43,7 +48,7 @@ fn kimi_k3() {
     let count = |name: &str| s.states.iter().find(|st| st.name == name).unwrap().layers;
     assert_eq!((count("kv_cache"), count("delta")), (24, 69));
     // Half of what caches take, and all of what is recurrent.
-    let halves = summarize(&graph("kimi_k3", "kimi_k3"), None, Kv::F16);
+    let halves = summarize(&graph("kimi_k3", "kimi_k3"), None, &Shape { kv: Kv::F16, ..shape() });
     assert_eq!(halves.state_bytes_per_token * 2.0, s.state_bytes_per_token);
     assert_eq!(halves.state_bytes_fixed, s.state_bytes_fixed);
     let text = halves.to_string();
@@ -57,6 +62,11 @@ fn deepseek_v4_flash() {
     assert_eq!(s.parameters / 1_000_000_000, 284);
     assert_eq!(s.active_parameters / 1_000_000_000, 13);
     assert_eq!(s.state_bytes_per_token, 13_760.0);
+    // Rings have room for the chunk, as far as the context goes.
+    let ring = |s: &coli::plan::Summary| s.states.iter().find(|st| st.name == "recent").unwrap().bytes_fixed;
+    assert_eq!(ring(&s), 43 * 512 * 4 * (128 + 128 - 1));
+    let short = summarize(&graph("deepseek_v4_flash", "deepseek_v4_flash"), None, &Shape { ctx: 100, ..shape() });
+    assert_eq!(ring(&short), 43 * 512 * 4 * 100);
 }
 
 #[test]
