@@ -299,8 +299,7 @@ fn bf16_bits() {
 #[test]
 fn wide_int4_bits() {
     let text = r#"Arch(model_type: ["wide"], config: {}, state: {}, blocks: { t: {
-        x: EmbedRow(of: tokens, w: "e", rows: "20", out: "1536"),
-        g: Linear(of: x, w: "g", out: "8192"), u: Linear(of: x, w: "u", out: "8192"), a: Glu(gate: g, up: u, kind: silu),
+        x: EmbedRow(of: tokens, w: "e", rows: "20", out: "1536"), a: EmbedRow(of: tokens, w: "f", rows: "20", out: "8192"),
         y: Linear(of: a, w: "d", out: "1536"), z: Add(a: x, b: y), logits: LmHead(of: z, w: "h", out: "20") } },
         programs: { main: [t] })"#;
     with(|gpu| {
