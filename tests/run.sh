@@ -44,7 +44,7 @@ if [ "$full" = 1 ]; then
   tests/tools/amd.sh target/radv
   echo "GPU-assisted validation, one test a process (minutes each):"
   for test in models::qwen3 models::glm_moe_dsa_w256 models::debugging models::faults random::rotated_experts \
-    kernels::f32_weights kernels::int4_row_weights kernels::mxfp4_weights kernels::e8_weights; do
+    kernels::f32_weights kernels::int4_row_weights kernels::mxfp4_weights kernels::e8_weights kernels::caches_of_f16; do
     COLI_VALIDATION=gpu cargo test --locked "${target[@]}" --test gpu -- --exact "$test" --nocapture
   done
   echo "fifty kills of a conversion:"
