@@ -1,7 +1,8 @@
 //! How products with stored matrices are shared out on kinds of devices: a table by vendor and subgroup size.
 //!
-//! A line is what was fastest in `coli bench kernels --device vulkan --sweep` on the device that it names. What has no line goes
-//! by the first one, the device that most was measured on.
+//! A line is what was fastest on the device that is named above it: llvmpipe's comes from `coli bench kernels --device vulkan:0
+//! --sweep`, the H200's from runs before there was that command (docs/performance.md). What has no line goes by the first one,
+//! the device that most was measured on.
 
 /// What [`super::lower`] asks for when it lays workgroups over a matrix (docs/kernels.md, QUADS and DEPTH).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,23 +26,20 @@ pub struct Line {
     pub vendor: u32,
     /// Invocations of a subgroup.
     pub subgroup: u32,
-    /// Where it was measured.
-    pub measured: &'static str,
     pub tuning: Tuning,
 }
 
 pub const TABLE: &[Line] = &[
+    // NVIDIA H200, driver 580.159.04.
     Line {
         vendor: 0x10de,
         subgroup: 32,
-        measured: "NVIDIA H200, driver 580.159.04",
         tuning: Tuning { threads: 512, wide_threads: 256, busy: 256, ahead: 2, tiles: [32, 96] },
     },
-    // One thread of the processor runs a whole workgroup: its other threads only cost barriers.
+    // llvmpipe of Mesa 26.0 with 256 bits, on one thread. One thread of the processor runs a whole workgroup: its other threads only cost barriers.
     Line {
         vendor: 0x10005,
         subgroup: 8,
-        measured: "llvmpipe of Mesa 26.0, 256 bits, one thread",
         tuning: Tuning { threads: 64, wide_threads: 64, busy: 64, ahead: 4, tiles: [0, 0] },
     },
 ];

@@ -102,16 +102,20 @@ fn deepseek_v4_in_halves() {
     everything("deepseek_v4");
 }
 
+/// A short session of which the processor has no part.
+fn all_on_device(gpu: &Gpu, model: &Model, kv: Kv) -> Session {
+    let rules = model.graph.nodes().map(|(_, n)| Rule { pattern: n.path(), place: Place::Gpu }).collect();
+    session(gpu, model, Sizes { ctx: 8, slots: 1, chunk: 8, kv }, &Options { rules, ..Options::default() })
+}
+
 /// Nothing that comes of what a cache cannot hold is taken for a result, by the kernels of prompts and of one and several rows.
 #[test]
 fn what_a_cache_cannot_hold_is_an_error() {
     with(|gpu| {
         for (cache, _) in CACHES {
             let (_dir, model) = too_large(cache);
-            let rules = model.graph.nodes().map(|(_, n)| Rule { pattern: n.path(), place: Place::Gpu }).collect();
-            let options = Options { rules, ..Options::default() };
             let tried = |kv| {
-                let mut s = session(gpu, &model, Sizes { ctx: 8, slots: 1, chunk: 8, kv }, &options);
+                let mut s = all_on_device(gpu, &model, kv);
                 let rows = |n: usize| (0..n).map(|p| row(p as u32 % VOCAB, p, 0)).collect::<Vec<_>>();
                 let mut tried = vec![];
                 for role in [Role::Prompt, Role::Decode] {
@@ -143,9 +147,7 @@ fn what_a_cache_cannot_hold_is_not_saved() {
     with(|gpu| {
         for (cache, _) in CACHES {
             let (_dir, model) = too_large(cache);
-            let rules = model.graph.nodes().map(|(_, n)| Rule { pattern: n.path(), place: Place::Gpu }).collect();
-            let options = Options { rules, ..Options::default() };
-            let mut s = session(gpu, &model, Sizes { ctx: 8, slots: 1, chunk: 8, kv: Kv::F16 }, &options);
+            let mut s = all_on_device(gpu, &model, Kv::F16);
             let rows = (0..5).map(|p| Row { logits: false, ..row(p as u32 % VOCAB, p, 0) }).collect();
             step(&mut s, Role::Prompt, rows);
             let refused = s.snapshot(0).unwrap_err();

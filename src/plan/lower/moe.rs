@@ -136,11 +136,10 @@ impl Lower<'_> {
         let w = node.weights[2];
         let add = |i: usize| added.get(i).map_or(unused(), |v| Bind::read(v.buf));
         let lie = self.stripes(w, out as u32, ff as u32);
-        let flags = [u32::from(!added.is_empty()), u32::from(added.len() > 1)];
         let dispatch = Dispatch {
             kernel: "experts_down",
             variant: Some(self.variant(w)),
-            spec: vec![lie.local, flags[0], flags[1], lie.quads, lie.depth],
+            spec: vec![lie.local, u32::from(!added.is_empty()), u32::from(added.len() > 1), lie.quads, lie.depth],
             push: vec![
                 Push::Experts(w),
                 Push::U32(ff as u32),
