@@ -23,7 +23,7 @@ pub fn variant(variant: &Variant, cache: &Path) -> Result<Compiled, String> {
     let mut includes = Includes::new();
     let dir = variant.path.parent().unwrap_or(Path::new("."));
     collect_includes(&source, dir, &mut includes)?;
-    let file = format!("{}-{}.spv", variant.name, hash(&source, &includes, &variant.define));
+    let file = format!("{}-{}.spv", variant.name, hash(&source, &includes, &variant.defines));
     let path = cache.join(&file);
     let words = match read_words(&path) {
         Some(words) => words,
@@ -61,10 +61,10 @@ fn collect_includes(source: &str, dir: &Path, found: &mut Includes) -> Result<()
 }
 
 /// 128 bits over everything that decides the SPIR-V.
-fn hash(source: &str, includes: &Includes, define: &Option<String>) -> String {
+fn hash(source: &str, includes: &Includes, defines: &[String]) -> String {
     let half = |seed: u8| {
         let mut hasher = DefaultHasher::new();
-        (seed, OPTIONS, source, includes, define).hash(&mut hasher);
+        (seed, OPTIONS, source, includes, defines).hash(&mut hasher);
         hasher.finish()
     };
     format!("{:016x}{:016x}", half(0), half(1))
@@ -99,7 +99,7 @@ fn compile(variant: &Variant, source: &str, includes: Includes) -> Result<Vec<u3
         target: Target::Vulkan { version: VulkanVersion::Vulkan1_2, spirv_version: SpirvVersion::SPIRV1_5 },
         ..CompilerOptions::default()
     };
-    let defines: Vec<(&str, Option<&str>)> = variant.define.iter().map(|d| (d.as_str(), Some("1"))).collect();
+    let defines: Vec<(&str, Option<&str>)> = variant.defines.iter().map(|d| (d.as_str(), Some("1"))).collect();
     let source = ShaderSource::from(source);
     let mut handler = Handler(includes);
     let input = ShaderInput::new(&source, ShaderStage::Compute, &options, Some(&defines), Some(&mut handler));

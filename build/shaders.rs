@@ -1,8 +1,9 @@
 //! The shader part of the build: GLSL in, embedded SPIR-V with its interface out.
 //!
 //! Every `*.comp` of a directory is compiled for Vulkan 1.2, once per weight format if its first line asks for that
-//! (`// formats: f32 bf16`), or once more for caches of another type than f32 (`// caches: f16`), and `shaders.rs` is written
-//! to the output directory for `src/vk/shader.rs` to include.
+//! (`// formats: f32 bf16`), or once more for caches of another type than f32 (`// caches: f16`). Those of formats of bytes that
+//! take inputs in digits have a twin `.plain` that multiplies bytes one by one, for devices without dot products. `shaders.rs` is
+//! written to the output directory for `src/vk/shader.rs` to include.
 //! A compiled variant is named by a hash of all that went into it, so a build compiles what changed and nothing else.
 
 mod compile;
@@ -15,13 +16,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+/// The formats that define BYTES.
+const BYTES: [&str; 4] = ["i8", "i4", "i4g", "e8"];
+
 /// One kernel, or one kernel for one weight format or type of caches.
 pub struct Variant {
     /// `linear` or `linear.bf16`.
     pub name: String,
     pub path: PathBuf,
-    /// `FORMAT_BF16` or `CACHES_F16`, for the source to ask for.
-    pub define: Option<String>,
+    /// `FORMAT_BF16` or `CACHES_F16`, and `PLAIN`, for the source to ask for.
+    pub defines: Vec<String>,
 }
 
 /// A compiled variant: where its SPIR-V lies and what its interface is.
@@ -70,13 +74,20 @@ fn variants(shader_dir: &Path) -> Result<Vec<Variant>, String> {
         let made = |kind: &str, of: &str| Variant {
             name: format!("{stem}.{of}"),
             path: path.clone(),
-            define: Some(format!("{kind}_{}", of.to_uppercase())),
+            defines: vec![format!("{kind}_{}", of.to_uppercase())],
         };
         let formats = listed(&text, "formats:");
         variants.extend(formats.iter().map(|f| made("FORMAT", f)));
+        if text.contains("#include \"digits.glsl\"") {
+            let plain = |f: &&str| {
+                let Variant { name, path, defines } = made("FORMAT", f);
+                Variant { name: name + ".plain", path, defines: [defines, vec!["PLAIN".into()]].concat() }
+            };
+            variants.extend(formats.iter().filter(|f| BYTES.contains(f)).map(plain));
+        }
         variants.extend(listed(&text, "caches:").iter().map(|c| made("CACHES", c)));
         if formats.is_empty() {
-            variants.push(Variant { name: stem, path, define: None });
+            variants.push(Variant { name: stem, path, defines: vec![] });
         }
     }
     variants.sort_by(|a, b| a.name.cmp(&b.name));

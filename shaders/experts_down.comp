@@ -1,6 +1,6 @@
 // formats: f32 bf16 f16 i8 i4 i4g i2 i3 mx fp8 fp8e e8
 #version 460
-// y = sum over ranks of weight * (down_e a): each expert's product is reduced fully, then added in rank order.
+// y = sum over ranks of weight * (down_e a): a stripe adds its products of all ranks in rank order, then stripes are added.
 // 4 QUADS outputs of all ranks a workgroup; all rows follow each other for the same outputs, so that what they read of an
 // expert that they share lies in the cache after the first.
 #extension GL_GOOGLE_include_directive : require
@@ -11,9 +11,13 @@ layout(constant_id = 1) const uint ADD0 = 0;
 layout(constant_id = 2) const uint ADD1 = 0;
 layout(constant_id = 3) const uint QUADS = 4;
 layout(constant_id = 4) const uint DEPTH = 4;
+layout(constant_id = 5) const uint FINE = 0;
 
 #include "params.glsl"
 #include "format.glsl"
+#ifdef BYTES
+#define DIGITS
+#endif
 #include "norm.glsl"
 
 layout(set = 0, binding = 1, std430) readonly buffer A { vec4 x[]; };
@@ -34,45 +38,58 @@ layout(push_constant, std430) uniform Push {
 
 const uint NORM = 0;
 const uint ROWS_MOST = 1;
-const uint RESULTS = LOCAL >= 512 ? 1 : 512 / LOCAL;
-#include "stripes.glsl"
-
+const uint RESULTS = 1;
 #define MATS 1
+#ifdef DIGITS
+const uint BATCH = 1;
+#include "stripes.glsl"
+#include "digits.glsl"
+#else
+#include "stripes.glsl"
 #define ROWS 1
 #define STEP dots_step
 #define DOTS dots
 #include "dots.glsl"
+#endif
+
+// The matrix of a row's rank, and what its product counts: the last rank's for those behind it.
+void rank_of(uint r, uint rank, out uvec4 e, out float weight) {
+    uint at = r * 2 * k + min(rank, k - 1);
+    e = Words4(table).at[route[at]];
+    weight = uintBitsToFloat(route[at + k]);
+}
 
 void main() {
     prepare_format();
     uint r = gl_WorkGroupID.x;
-    uint me = gl_LocalInvocationIndex;
     uint first = OUTS * gl_WorkGroupID.y;
     uint quad = quad_of(first, out_);
-    // Outputs that this invocation finishes; a workgroup has at most as many as invocations.
-    bool mine = me < OUTS && first + me < out_;
-    precise float acc = 0.0;
-    for (uint from = 0; from < k; from += BATCH) {
-        uint count = min(BATCH, k - from);
-        for (uint j = 0; j < count; j++) {
-            // The bound is for a driver that runs this once more with every lane off and still loads what looks uniform.
-            uvec4 e = Words4(table).at[route[r * 2 * k + min(from + j, k - 1)]];
-            uint x_at[1] = uint[1]((r * k + from + j) * ff / 4);
-            vec4 sums[1];
-            float squares[1];
-            dots(1, uvec2[1](e.xy), uvec2[1](e.zw), uvec2(0), quad, ff, group, x_at, sums, squares);
-            stage(j, sums[0]);
-        }
-        collect(0, count);
-        for (uint j = 0; mine && j < count; j++) {
-            uvec4 e = Words4(table).at[route[r * 2 * k + min(from + j, k - 1)]];
-            float weight = uintBitsToFloat(route[r * 2 * k + k + from + j]);
-            acc = acc + weight * (total(j, me) * row_scale(e.zw, first + me));
-        }
+    vec4 acc = vec4(0.0);
+    uvec4 e, next;
+    float weight, next_weight;
+    rank_of(r, 0, next, next_weight);
+    [[dont_unroll]] for (uint rank = 0; rank < k; rank++) {
+        e = next;
+        weight = next_weight;
+        // On its way while this rank is multiplied.
+        rank_of(r, rank + 1, next, next_weight);
+        vec4 scales = row_scales(e.zw, quad);
+        uint at = (r * k + rank) * ff / 4;
+        vec4 sums[1] = vec4[1](vec4(0.0));
+#ifdef DIGITS
+        add_row(at, uvec2[1](e.xy), uvec2[1](e.zw), uvec2(0), quad, ff, group, sums);
+#else
+        float squares[1];
+        dots(1, uvec2[1](e.xy), uvec2[1](e.zw), uvec2(0), quad, ff, group, uint[1](at), sums, squares);
+#endif
+        acc = fma(weight * scales, sums[0], acc);
     }
-    if (!mine) return;
+    stage(0, acc);
+    collect(0, 1);
+    uint me = gl_LocalInvocationIndex;
+    if (me >= OUTS || first + me >= out_) return;
     uint at = first + me;
-    precise float v = acc;
+    precise float v = total(0, me);
     if (ADD0 == 1) v += add0[r * out_ + at];
     if (ADD1 == 1) v += add1[r * out_ + at];
     y[r * y_stride + y_off + at] = v;

@@ -24,9 +24,13 @@ layout(constant_id = 11) const uint GROUPS = 1;
 layout(constant_id = 12) const uint TOP_GROUPS = 1;
 layout(constant_id = 13) const uint GROUP_MAX = 0;
 layout(constant_id = 14) const uint BY_OUTPUTS = 0;
+layout(constant_id = 15) const uint FINE = 0;
 
 #include "params.glsl"
 #include "format.glsl"
+#ifdef BYTES
+#define DIGITS
+#endif
 #include "norm.glsl"
 #include "glu.glsl"
 
@@ -57,18 +61,27 @@ layout(push_constant, std430) uniform Push {
 
 const uint ROWS_MOST = 1;
 const uint RESULTS = 2;
-#include "stripes.glsl"
-
 #define MATS 2
+
+uint input_at(uint row) { return (row * x_stride + x_off) / 4; }
+
+#ifdef DIGITS
+const uint MANY = 0;
+const uint BATCH = 2;
+#define BATCH_ROWS 1
+#include "stripes.glsl"
+#include "digits.glsl"
+#else
+#include "stripes.glsl"
 #define ROWS 1
 #define STEP dots_step
 #define DOTS dots
 #include "dots.glsl"
+#endif
 
 void main() {
     prepare_format();
     uint r = gl_WorkGroupID.x;
-    uint x_at[1] = uint[1]((r * x_stride + x_off) / 4);
     uint each = (ff + OUTS - 1) / OUTS;
     uint rank = BY_OUTPUTS == 1 ? gl_WorkGroupID.y % K : gl_WorkGroupID.y / each;
     uint first = (BY_OUTPUTS == 1 ? gl_WorkGroupID.y / K : gl_WorkGroupID.y % each) * OUTS;
@@ -77,14 +90,20 @@ void main() {
     uint e = FOLD == 1 ? chosen[rank] : route[r * 2 * K + rank];
     uvec4 g = Words4(gate).at[e];
     uvec4 u = Words4(up).at[e];
+    uint quad = quad_of(first, ff);
+#ifdef DIGITS
+    multiply(r, 1, uvec2[2](g.xy, u.xy), uvec2[2](g.zw, u.zw), nw, quad, inp, group);
+#else
     vec4 sums[2];
     float squares[1];
-    dots(1, uvec2[2](g.xy, u.xy), uvec2[2](g.zw, u.zw), nw, quad_of(first, ff), inp, group, x_at, sums, squares);
+    uint x_at[1] = uint[1](input_at(r));
+    dots(1, uvec2[2](g.xy, u.xy), uvec2[2](g.zw, u.zw), nw, quad, inp, group, x_at, sums, squares);
     stage_squares(0, squares[0]);
     [[unroll]] for (uint m = 0; m < 2; m++) {
         stage(m % BATCH, sums[m]);
         if (m % BATCH == BATCH - 1 || m == 1) collect(m / BATCH * BATCH, m % BATCH + 1);
     }
+#endif
     for (uint i = gl_LocalInvocationIndex; i < OUTS && first + i < ff; i += LOCAL) {
         uint at = first + i;
         float f = norm_factor(0, inp, eps);

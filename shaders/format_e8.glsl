@@ -10,11 +10,14 @@
 shared uint codebook[256];
 // The signs of four weights by their four bits.
 shared uvec4 sign_bits[16];
+// The same as bytes of ones.
+shared uint sign_bytes[16];
 
 void prepare_format() {
     for (uint i = gl_LocalInvocationIndex; i < 256; i += gl_WorkGroupSize.x) codebook[i] = E8_CODEBOOK[i];
     for (uint i = gl_LocalInvocationIndex; i < 16; i += gl_WorkGroupSize.x) {
         sign_bits[i] = uvec4(i << 31, i << 30, i << 29, i << 28) & 0x80000000u;
+        sign_bytes[i] = (i & 1u | i << 7 & 0x100u | i << 14 & 0x10000u | i << 21 & 0x1000000u) * 255;
     }
     barrier();
 }
@@ -43,6 +46,24 @@ Eight decode(uvec4 f[WORDS], uint k, uint part) {
     // An even number of the eight is negative.
     signs |= (bitCount(signs) & 1u) << 7;
     return Eight(entry(two & 0xffu, signs, 0), entry((two >> 8) & 0xffu, signs, 4));
+}
+
+// As signed bytes, doubled.
+#define BYTES
+#define CODE_UNIT 1.0
+
+// Four magnitudes with the signs of the lowest four bits. None is zero, so a negative one's two's complement carries nothing.
+uint entry_bytes(uint index, uint signs) {
+    uint turn = sign_bytes[signs & 0xfu];
+    return (codebook[index] ^ turn) + (turn & 0x01010101u);
+}
+
+ivec2 decode_bytes(uvec4 f[WORDS], uint k, uint part) {
+    uint two = f[part / 2][k] >> (16 * (part % 2));
+    uint signs = (f[2][k] >> (7 * part)) & 0x7fu;
+    // An even number of the eight is negative.
+    signs |= (bitCount(signs) & 1u) << 7;
+    return ivec2(entry_bytes(two & 0xffu, signs), entry_bytes(two >> 8 & 0xffu, signs >> 4));
 }
 
 // The plane of super-scales lies behind that of signs, which has half the bytes of that of indices.

@@ -13,3 +13,8 @@ vec4 bytes4(uint c) {
 }
 
 Eight decode(uvec4 f[WORDS], uint k, uint part) { return Eight(bytes4(f[0][k]), bytes4(f[1][k])); }
+
+#define BYTES
+#define CODE_UNIT 1.0
+
+ivec2 decode_bytes(uvec4 f[WORDS], uint k, uint part) { return ivec2(f[0][k], f[1][k]); }

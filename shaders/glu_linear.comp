@@ -10,9 +10,13 @@ layout(constant_id = 2) const uint KIND = 0;
 layout(constant_id = 3) const uint QUADS = 4;
 layout(constant_id = 4) const uint DEPTH = 4;
 layout(constant_id = 5) const uint MANY = 1;
+layout(constant_id = 6) const uint FINE = 0;
 
 #include "params.glsl"
 #include "format.glsl"
+#ifdef BYTES
+#define DIGITS
+#endif
 #include "norm.glsl"
 #include "glu.glsl"
 
@@ -38,32 +42,58 @@ layout(push_constant, std430) uniform Push {
 };
 
 const uint ROWS_MOST = MANY == 0 ? 1 : 8;
+// In pairs, the gate's and the other's of a row.
 const uint RESULTS = 2 * ROWS_MOST;
-#include "stripes.glsl"
-
 #define MATS 2
+
+uint input_at(uint row) { return (row * x_stride + x_off) / 4; }
+
+#ifdef DIGITS
+const uint BATCH = MANY == 0 ? 2 : 4;
+#define BATCH_ROWS (BATCH / 2)
+#include "stripes.glsl"
+#include "digits.glsl"
+#else
+#include "stripes.glsl"
 #define ROWS 1
 #define STEP step_1
 #define DOTS dots_1
-#define BLOCK block_1
+#define MULTIPLY multiply_1
 #include "glu_linear_block.glsl"
 #undef ROWS
 #undef STEP
 #undef DOTS
-#undef BLOCK
+#undef MULTIPLY
 #define ROWS 8
 #define STEP step_8
 #define DOTS dots_8
-#define BLOCK block_8
+#define MULTIPLY multiply_8
 #include "glu_linear_block.glsl"
+#endif
 
 void main() {
     uint first_row = 8 * gl_WorkGroupID.y;
-    if (first_row >= step_rows()) return;
-    uint n = min(8, step_rows() - first_row);
+    // A plan of single rows is never run with none.
+    uint n = MANY == 0 ? 1 : min(8, step_rows() - min(first_row, step_rows()));
+    uint first = OUTS * gl_WorkGroupID.x;
+    uint quad = quad_of(first, out_);
+#ifdef DIGITS
+    multiply(first_row, n, uvec2[2](wg, wu), uvec2[2](sg, su), nw, quad, inp, group);
+#else
     if (MANY == 0 || n == 1) {
-        block_1(first_row, n);
+        multiply_1(first_row, n, quad);
     } else {
-        block_8(first_row, n);
+        multiply_8(first_row, n, quad);
+    }
+#endif
+    for (uint i = gl_LocalInvocationIndex; i < OUTS * n; i += LOCAL) {
+        uint r = i / OUTS;
+        uint at = first + i % OUTS;
+        if (at >= out_) continue;
+        float f = norm_factor(r, inp, eps);
+        float gate = total(2 * r, i % OUTS) * row_scale(sg, at) * f;
+        float up = total(2 * r + 1, i % OUTS) * row_scale(su, at) * f;
+        precise float v = glu(KIND, gate, up, p0, p1);
+        y[(first_row + r) * y_stride + y_off + at] = v;
     }
 }

@@ -6,15 +6,15 @@ use super::failure::Failure;
 use crate::formats::Format;
 use crate::plan::Tuning;
 use crate::plan::lower::Stripes;
+use crate::run::vulkan::bench::WARM_UP;
 use crate::run::vulkan::bench::machine::{READ, read_gbps};
 use crate::run::vulkan::tuning;
 use crate::vk;
 use serde_json::json;
 use std::io::Write;
-use std::time::Duration;
 
-/// Enough to tell places apart by a few per cent, in about a second each.
-const EFFORT: Effort = Effort { pool: 256 << 20, warm_up: Duration::from_millis(100), steps: 7 };
+/// Enough to tell places apart by a few per cent, in some seconds each: a device lowers its clocks while the next one's weights are uploaded.
+const EFFORT: Effort = Effort { pool: 256 << 20, warm_up: WARM_UP, steps: 7 };
 
 /// A way to lie over the matrix, its time in microseconds, and whether plans take it.
 struct Place {

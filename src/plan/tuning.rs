@@ -9,7 +9,7 @@
 pub struct Tuning {
     /// Threads of a workgroup at most, of formats of codes.
     pub threads: u32,
-    /// The same of formats of two bytes and more, which have enough loads under way with fewer.
+    /// The same of formats of two bytes and more and of those whose inputs are taken in digits, which have enough loads under way with fewer.
     pub wide_threads: u32,
     /// Threads that a workgroup has at least, while there are chunks of columns for them.
     pub busy: u32,

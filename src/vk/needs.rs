@@ -2,7 +2,19 @@
 
 use super::capabilities::{Capabilities, Features};
 use super::error::{Missing, Support};
-use super::shader::COOPERATIVE_MATRIX;
+use super::shader::{COOPERATIVE_MATRIX, Shader};
+
+impl Capabilities {
+    /// The size of subgroups that a kernel's pipelines must demand, if any, with which they are full where a device can promise it.
+    pub fn subgroup_of(&self, shader: &Shader) -> Support<Option<u32>> {
+        if shader.multiplies_matrices() {
+            return self.matrices().map(|(size, _)| Some(size));
+        }
+        let sizes = self.features.subgroup_sizes.as_ref().ok().filter(|_| shader.exchanges_digits());
+        // Without the choice a device has one size, and workgroups are multiples of it.
+        Ok(sizes.map(|s| self.subgroup.size.clamp(s.min, s.max)))
+    }
+}
 
 /// Everything that stands against a device.
 pub(super) fn against(device: &Capabilities) -> Vec<String> {
@@ -22,6 +34,9 @@ pub(super) fn against(device: &Capabilities) -> Vec<String> {
     );
     if !device.queues.iter().any(|q| q.compute) {
         out.push("no queue takes compute work".into());
+    }
+    if device.subgroup.size < 4 {
+        out.push(format!("subgroups of {}, 4 are needed", device.subgroup.size));
     }
     if device.limits.push_constants < 128 {
         out.push(format!("{} bytes of push constants, 128 are needed", device.limits.push_constants));

@@ -31,11 +31,31 @@ impl Shader {
         (0..).zip(spec.iter().copied()).filter(wanted).collect()
     }
 
+    /// Whether it makes dot products of bytes, whose digits invocations exchange within their subgroup, which must be full.
+    pub fn exchanges_digits(&self) -> bool {
+        self.multiplies_bytes() || self.name.ends_with(PLAIN)
+    }
+
+    fn multiplies_bytes(&self) -> bool {
+        self.capabilities.contains(&DOT_PRODUCT)
+    }
+
+    /// What makes the same bits without dot products of bytes; itself if it makes none.
+    pub fn plain(&'static self) -> Result<&'static Shader> {
+        if self.multiplies_bytes() { find(&format!("{}{PLAIN}", self.name)) } else { Ok(self) }
+    }
+
     /// Whether it multiplies cooperative matrices, so that its subgroups must be full and of the size its constants say.
     pub fn multiplies_matrices(&self) -> bool {
         self.capabilities.contains(&COOPERATIVE_MATRIX)
     }
 }
+
+/// What the names of kernels end with that do without dot products.
+const PLAIN: &str = ".plain";
+
+/// Number of SPIR-V's `DotProduct`.
+const DOT_PRODUCT: u32 = 6019;
 
 /// Number of SPIR-V's `CooperativeMatrixKHR`.
 pub(super) const COOPERATIVE_MATRIX: u32 = 6022;

@@ -157,17 +157,22 @@ impl Made {
         }
     }
 
-    /// The worst difference of any value that passes make, by the kernels of devices with cooperative matrices or without.
-    fn on_device(&self, gpu: &Gpu, without_matrices: bool) -> f64 {
+    /// What passes make of all steps, by plans laid out as for the device that most was measured on.
+    fn run(&self, gpu: &Gpu, base: &Options) -> (Values, Vec<f32>) {
         let rules = match self.case.body.contains("logits:") {
             true => vec![],
             false => vec![Rule { pattern: "*.tail*".into(), place: Place::Cpu }],
         };
         let tuning = Some(Tuning::default());
-        let options = Options { rules, observe: true, without_matrices, tuning, ..Options::default() };
-        let op = self.case.op;
+        let options = Options { rules, observe: true, tuning, ..base.clone() };
         let s = Session::on_vulkan(&self.model, gpu.device.clone(), sizes(self.kv), &options);
-        let (values, logits) = steps(self.case, &mut s.unwrap_or_else(|e| panic!("{op}: {e}")));
+        steps(self.case, &mut s.unwrap_or_else(|e| panic!("{}: {e}", self.case.op)))
+    }
+
+    /// The worst difference of any value that passes make, by the kernels of devices with cooperative matrices or without.
+    fn on_device(&self, gpu: &Gpu, without_matrices: bool) -> f64 {
+        let (values, logits) = self.run(gpu, &Options { without_matrices, ..Options::default() });
+        let op = self.case.op;
         let (mut worst, mut seen) = (0.0f64, 0);
         let own = |path: &str| !path.contains(".tail") && (self.case.show == "logits" || !path.ends_with(".logits"));
         for (name, got) in values.iter().filter(|((_, path), _)| own(path)) {
@@ -268,6 +273,52 @@ fn caches_of_f16() {
             let worst = m.on_device(gpu, true);
             println!("{}: {:.0e} of {bound:.0e}", m.case.op, rounded_up(worst));
             assert!(worst <= 3.0 * bound, "{}: {worst:.1e} is over three times {bound:.0e}", m.case.op);
+        }
+    });
+}
+
+/// The cases whose inputs are taken in digits.
+fn in_digits(format: Stored) -> Vec<Made> {
+    let ops = ["Linear, fused", "Glu of two linear maps", "MoeExperts", "MoeExperts, rotated"];
+    let cases = READERS
+        .iter()
+        .chain(ROTATED)
+        .filter(|c| ops.contains(&c.op) && (c.op.ends_with("rotated") == (format == Stored::E8)));
+    let made: Vec<Made> = cases.map(|case| make(case, format, Kv::F32)).collect();
+    made.iter().for_each(|m| m.check(format));
+    made
+}
+
+/// Groups of 16 columns: factors change within a block of digits, which those of 64 do not.
+#[test]
+fn factors_within_a_block() {
+    let made = in_digits(Stored::Int4G16);
+    with(|gpu| {
+        for m in &made {
+            let (worst, bound) = (m.on_device(gpu, true), m.case.bound(Stored::Int4Grouped));
+            println!("{} int4-g16: {:.0e} of {bound:.0e}", m.case.op, rounded_up(worst));
+            assert!(worst <= 3.0 * bound, "{}: {worst:.1e} is over three times {bound:.0e}", m.case.op);
+        }
+    });
+}
+
+/// Sums of digits are integers, so a device without dot products of bytes has the same bits.
+#[test]
+fn without_dot_products() {
+    let made: Vec<Made> = [Stored::Int4Row, Stored::E8].into_iter().flat_map(in_digits).collect();
+    let bits = |v: &Value| match v {
+        Value::Tensor(t) => t.iter().map(|x| x.to_bits()).collect(),
+        _ => vec![],
+    };
+    with(|gpu| {
+        for m in &made {
+            let run = |without_dot_products| m.run(gpu, &Options { without_dot_products, ..Options::default() });
+            let ((with_them, a), (without, b)) = (run(false), run(true));
+            assert!(with_them.len() == without.len() && !a.is_empty());
+            for ((name, x), (_, y)) in with_them.iter().zip(&without) {
+                assert_eq!(bits(x), bits(y), "{}: {name:?}", m.case.op);
+            }
+            assert!(a.iter().zip(&b).all(|(x, y)| x.to_bits() == y.to_bits()), "{}: logits", m.case.op);
         }
     });
 }

@@ -77,7 +77,8 @@ impl Lower<'_> {
         let (kernel, spec, count) = match self.role {
             Role::Decode => {
                 let lie = self.stripes(w, out, inp);
-                let spec = [&[lie.local], &flags[..], &[lie.quads, lie.depth, self.many()]].concat();
+                let mut spec = [&[lie.local], &flags[..], &[lie.quads, lie.depth, self.many()]].concat();
+                spec.extend(self.fine(w));
                 ("linear", spec, (groups(out, lie.outs()), per_rows(8)))
             }
             Role::Prompt => ("linear_tile", [&[TILE], &flags[..]].concat(), (groups(out, 64), per_rows(64))),
@@ -183,10 +184,11 @@ impl Lower<'_> {
         };
         let (number, [p0, p1]) = glu_numbers(kind);
         let lie = self.stripes(wg, out, inp);
+        let spec = [lie.local, x.kind, number, lie.quads, lie.depth, self.many()];
         let dispatch = Dispatch {
             kernel: "glu_linear",
             variant: Some(self.variant(wg)),
-            spec: vec![lie.local, x.kind, number, lie.quads, lie.depth, self.many()],
+            spec: spec.into_iter().chain(self.fine(wg)).collect(),
             push: vec![
                 Push::Codes(wg),
                 Push::Scales(wg),

@@ -306,6 +306,15 @@ impl<'a> Lower<'a> {
         }
     }
 
+    /// The constant FINE of kernels that take inputs in digits, which is 0 where it is not given: whether factors may change within a
+    /// block of columns.
+    fn fine(&self, w: WeightId) -> Option<u32> {
+        match self.format(w) {
+            Format::Int4Grouped { group } if group % stripes::BLOCK != 0 => Some(1),
+            _ => None,
+        }
+    }
+
     /// Whether kernels have a part for several rows, which costs registers in that for one.
     fn many(&self) -> u32 {
         u32::from(self.shape.rows > 1)

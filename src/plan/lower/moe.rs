@@ -30,11 +30,12 @@ impl Lower<'_> {
         let share = |bytes: u64| bytes * k as u64 / experts.max(1) as u64;
         let per_expert = (self.bytes(w) + self.bytes(node.weights[1])) * experts as u64;
         let lie = self.stripes(w, ff as u32, inp as u32);
+        let mut spec = vec![lie.local, x.kind, number, lie.quads, lie.depth, k as u32];
+        spec.extend(choice.spec.iter().copied().chain([self.many()]).chain(self.fine(w)));
         let dispatch = Dispatch {
             kernel: "experts_up",
             variant: Some(self.variant(w)),
-            spec: [&[lie.local, x.kind, number, lie.quads, lie.depth, k as u32][..], &choice.spec, &[self.many()]]
-                .concat(),
+            spec,
             push: vec![
                 Push::Experts(w),
                 Push::Experts(node.weights[1]),
@@ -136,10 +137,11 @@ impl Lower<'_> {
         let w = node.weights[2];
         let add = |i: usize| added.get(i).map_or(unused(), |v| Bind::read(v.buf));
         let lie = self.stripes(w, out as u32, ff as u32);
+        let spec = [lie.local, u32::from(!added.is_empty()), u32::from(added.len() > 1), lie.quads, lie.depth];
         let dispatch = Dispatch {
             kernel: "experts_down",
             variant: Some(self.variant(w)),
-            spec: vec![lie.local, u32::from(!added.is_empty()), u32::from(added.len() > 1), lie.quads, lie.depth],
+            spec: spec.into_iter().chain(self.fine(w)).collect(),
             push: vec![
                 Push::Experts(w),
                 Push::U32(ff as u32),

@@ -1,7 +1,10 @@
-//! How a workgroup of `dots.glsl` lies over a matrix: quads of rows by stripes of columns.
+//! How a workgroup of `dots.glsl` or `digits.glsl` lies over a matrix: quads of rows by stripes of columns.
 
 use super::super::tuning::Tuning;
 use crate::formats::Format;
+
+/// Columns of a block of `digits.glsl`, whose inputs have one power of two.
+pub const BLOCK: u32 = 32;
 
 /// How the threads of a workgroup share a matrix out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,12 +20,14 @@ pub struct Stripes {
 impl Stripes {
     /// For `rows` matrix rows of `cols` columns.
     pub fn of(tuning: &Tuning, format: Format, rows: u32, cols: u32) -> Stripes {
-        let chunks = cols.div_ceil(chunk(format));
+        let digits = takes_digits(format);
+        let chunks = cols.div_ceil(if digits { BLOCK } else { chunk(format) });
         // Small matrices have few tiles: their quads are spread over more workgroups. Two quads still read whole sectors
         // of 32 bytes.
         let tiles = rows.div_ceil(16);
-        let quads = 1 << tuning.tiles.iter().filter(|n| tiles >= **n).count();
-        let wide = matches!(format, Format::F32 | Format::F16 | Format::Bf16);
+        // In digits there are always four: so many make a block's.
+        let quads = if digits { 4 } else { 1 << tuning.tiles.iter().filter(|n| tiles >= **n).count() };
+        let wide = digits || matches!(format, Format::F32 | Format::F16 | Format::Bf16);
         let most = if wide { tuning.wide_threads } else { tuning.threads };
         // About four chunks a stripe, but not fewer threads than keep a device busy as long as there are chunks for them.
         let all = quads * chunks.next_power_of_two();
@@ -43,6 +48,11 @@ impl Stripes {
     pub fn outs(self) -> u32 {
         4 * self.quads
     }
+}
+
+/// Formats of small integers, whose products `digits.glsl` makes: those that define BYTES.
+pub fn takes_digits(format: Format) -> bool {
+    matches!(format, Format::Int8Row | Format::Int4Row | Format::Int4Grouped { .. } | Format::E8)
 }
 
 /// Columns that an invocation takes at once: `CHUNK` of a format's shader.

@@ -167,7 +167,7 @@ impl Bench {
         device.check_budget(&needs(bytes, &states, &[&plan]), super::RESERVE)?;
         let uploaded = DeviceWeights::upload(&device, graph, random, &[&plan])?;
         let buffers = state_buffers(&device, graph, &states, &[&plan])?;
-        let pipelines = bind::pipelines(&device, &[&plan])?;
+        let pipelines = bind::pipelines(&device, &[&plan], false)?;
         let on = On { device: &device, pipelines: &pipelines, weights: &uploaded, states: &buffers };
         let options = Options { timed, ..Options::default() };
         let bound = BoundPlan::new(on, plan, &options)?;

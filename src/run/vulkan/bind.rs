@@ -335,13 +335,13 @@ fn dispatches(plan: &Plan) -> impl Iterator<Item = (usize, &Dispatch)> {
     })
 }
 
-/// Every pipeline that some plans use, through the cache on disk.
-pub fn pipelines(device: &vk::Device, plans: &[&Plan]) -> Result<Pipelines, vk::Error> {
+/// Every pipeline that some plans use, through the cache on disk; with `plain` by kernels that do without dot products of bytes.
+pub fn pipelines(device: &vk::Device, plans: &[&Plan], plain: bool) -> Result<Pipelines, vk::Error> {
     let cache = vk::PipelineCache::open(device)?;
     let mut out = Pipelines::new();
     for (_, d) in plans.iter().flat_map(|p| dispatches(p)) {
         if let Entry::Vacant(slot) = out.entry(key(d)) {
-            slot.insert(pipeline(device, &cache, d)?);
+            slot.insert(pipeline(device, &cache, d, plain)?);
         }
     }
     // A cache that cannot be written costs time at the next start, nothing else.
@@ -364,11 +364,14 @@ pub fn tuning(device: &vk::Device) -> Tuning {
     Tuning::of(found.vendor_id, found.subgroup.size)
 }
 
-fn pipeline(device: &vk::Device, cache: &vk::PipelineCache, d: &Dispatch) -> Result<Pipeline, vk::Error> {
-    let shader = vk::find(&d.shader())?;
+fn pipeline(device: &vk::Device, cache: &vk::PipelineCache, d: &Dispatch, plain: bool) -> Result<Pipeline, vk::Error> {
+    let mut shader = vk::find(&d.shader())?;
+    if plain || device.capabilities().features.dot_product.is_err() {
+        shader = shader.plain()?;
+    }
     let constants = shader.constants(&d.spec);
     let label = format!("{}{:?}", shader.name, d.spec);
-    let subgroup_size = if shader.multiplies_matrices() { Some(device.capabilities().matrices()?.0) } else { None };
+    let subgroup_size = device.capabilities().subgroup_of(shader)?;
     let desc = PipelineDesc { label: &label, shader, constants: &constants, subgroup_size, capture: Capture::Nothing };
     Pipeline::new(device, cache, &desc)
 }

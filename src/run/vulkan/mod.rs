@@ -88,6 +88,8 @@ pub struct Options {
     pub debug: bool,
     /// Take the kernels of devices without cooperative matrices: so that one which has them tests both.
     pub without_matrices: bool,
+    /// For tests: multiplies bytes one by one, as on a device without dot products of bytes.
+    pub without_dot_products: bool,
     /// Share products out as this kind of device likes it, not as the device does: tests on llvmpipe are for those of others.
     pub tuning: Option<Tuning>,
     /// Fail in some step, to see what happens.
@@ -186,7 +188,7 @@ impl Vulkan {
         device.check_budget(&needs(weights::bytes(&graph, &*weights, &plans), &states, &plans), RESERVE)?;
         let uploaded = DeviceWeights::upload(&device, &graph, &*weights, &plans)?;
         let device_states = state_buffers(&device, &graph, &states, &plans)?;
-        let pipelines = bind::pipelines(&device, &plans)?;
+        let pipelines = bind::pipelines(&device, &plans, options.without_dot_products)?;
         let bind = |plan| {
             let on = On { device: &device, pipelines: &pipelines, weights: &uploaded, states: &device_states };
             BoundPlan::new(on, plan, options)
