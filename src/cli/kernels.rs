@@ -247,7 +247,7 @@ pub const KERNELS: &[Kernel] = &[
     Kernel { name: "rotate", local: &[LARGE], loads: Loads::Nothing, constants: &["NORM"], used: &[&[0], &[2]] },
     Kernel {
         name: "route",
-        local: &[LOCAL],
+        local: &[STRIPED],
         loads: Loads::Nothing,
         constants: &["K", "EXPERTS", "SCORE", "BIAS", "RENORM", "GROUPS", "TOP_GROUPS", "GROUP_MAX"],
         used: &[
