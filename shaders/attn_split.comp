@@ -13,6 +13,9 @@ layout(constant_id = 2) const uint V_DIM = 128;
 layout(constant_id = 3) const uint SELECT = 0;
 layout(constant_id = 4) const uint WINDOW = 0;
 layout(constant_id = 5) const uint EVERY = 1;
+layout(constant_id = 6) const uint KV_HEADS = 1;
+// Heads that share a key.
+layout(constant_id = 7) const uint SHARED_BY = 1;
 
 #include "params.glsl"
 #include "state.glsl"
@@ -28,8 +31,6 @@ layout(set = 1, binding = 0, std430) readonly buffer Keys { CACHED keys[]; };
 layout(set = 1, binding = 1, std430) readonly buffer Values { CACHED values[]; };
 
 layout(push_constant, std430) uniform Push {
-    uint heads;
-    uint kv_heads;
     uint d;
     uint cap;
     uint sel_k;
@@ -39,45 +40,50 @@ layout(push_constant, std430) uniform Push {
 
 const uint C4 = V_DIM / 4;
 
-vec4 query_at(uint r, uint head, uint c) { return q[(r * heads + head) * (d / 4) + c]; }
+const uint heads = KV_HEADS * SHARED_BY;
+// Blocks of HEADS heads that share one.
+const uint BLOCKS = (SHARED_BY + HEADS - 1) / HEADS;
+
+void queries_at(uint r, uint head, uint last_head, uint c, out vec4 v[4]) {
+    uint at = (r * heads + head) * (d / 4) + c;
+    [[unroll]] for (uint h = 0; h < 4; h++) v[h] = q[at + min(h, last_head - head) * (d / 4)];
+}
 
 // The key and value head of this workgroup.
 uint kv;
 
-void stage_rows(uint r, uint first, uint count);
+void stage_row(uint r, uint t, uint p);
 
 #define ROW_PARTS row_parts
 #define KEYS keys
 #define VALUES values
 #include "stretch.glsl"
 
-void stage_rows(uint r, uint first, uint count) {
-    for (uint t = gl_LocalInvocationIndex; t < TILE; t += LOCAL) {
-        uint p = first + min(t, count - 1);
-        if (SELECT == 1) p = sel[r * (sel_k + 1) + 1 + p];
-        key_at[t] = (row_addr(row_slot(r), p, cap, kv_heads * d) + kv * d) / 4;
-        value_at[t] = (row_addr(row_slot(r), p, cap, kv_heads * V_DIM) + kv * V_DIM) / 4;
-    }
+// Only a window may lie in a ring.
+uint cached_at(uint r, uint p, uint width) {
+    return WINDOW > 0 ? row_addr(row_slot(r), p, cap, width) : whole_addr(row_slot(r), p, cap, width);
+}
+
+void stage_row(uint r, uint t, uint p) {
+    if (SELECT == 1) p = sel[r * (sel_k + 1) + 1 + p];
+    key_at[t / 4][t % 4] = (cached_at(r, p, KV_HEADS * d) + kv * d) / 4;
+    value_at[t / 4][t % 4] = (cached_at(r, p, KV_HEADS * V_DIM) + kv * V_DIM) / 4;
 }
 
 void main() {
-    uint shared_by = heads / kv_heads;
-    // Blocks of HEADS heads that share one.
-    uint blocks = (shared_by + HEADS - 1) / HEADS;
-    uint group = gl_WorkGroupID.x % (kv_heads * blocks);
-    uint part = gl_WorkGroupID.x / (kv_heads * blocks);
+    uint group = gl_WorkGroupID.x % (KV_HEADS * BLOCKS);
+    uint part = gl_WorkGroupID.x / (KV_HEADS * BLOCKS);
     uint r = gl_WorkGroupID.y;
-    kv = group / blocks;
-    uint first_head = kv * shared_by + group % blocks * HEADS;
-    uint last_head = min(first_head + HEADS, (kv + 1) * shared_by) - 1;
+    kv = group / BLOCKS;
+    uint first_head = kv * SHARED_BY + group % BLOCKS * HEADS;
+    uint last_head = min(first_head + HEADS, (kv + 1) * SHARED_BY) - 1;
     uvec2 seen = SELECT == 1 ? uvec2(0, sel[r * (sel_k + 1)]) : sight(r, WINDOW, EVERY);
     uint n = seen.y - seen.x;
     uint from = part * stretch_of(n);
     // The first part is there even if nothing is in sight.
     if (part > 0 && from >= n) return;
-    attend(r, part, first_head, last_head, d / 4, seen.x + from, seen.x + min(n, from + stretch_of(n)));
     // A selection of nothing where there is something is of scores that are no numbers (topk.comp).
-    uint head = first_head + gl_LocalInvocationIndex;
     bool lost = SELECT == 1 && n == 0 && row_visible(r) >= EVERY;
-    if (lost && head <= last_head) weights[r * row_parts * heads + head].y = uintBitsToFloat(0x7fc00000u);
+    float total = lost ? uintBitsToFloat(0x7fc00000u) : 0.0;
+    attend(r, part, first_head, last_head, d / 4, seen.x + from, seen.x + min(n, from + stretch_of(n)), total);
 }

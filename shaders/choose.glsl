@@ -13,6 +13,8 @@ const uint SOFTMAX = 1;
 
 // Experts in fours, one load each.
 const uint BLOCKS = (EXPERTS + 3) / 4;
+// Whether scores are ordered as logits are, so that only who weighs experts needs the sum behind a softmax.
+const bool BY_LOGIT = SCORE == SOFTMAX && BIAS == 0 && GROUPS == 1;
 // Parts that the largest logit and the exponentials of a softmax are found in.
 const uint COLUMNS = 16;
 
@@ -53,34 +55,55 @@ float score_of(float v, vec2 soft) {
     return sqrt_softplus(v);
 }
 
-uint key_of(float score, uint e) {
-    if (BIAS == 1) score += Floats(bias).at[e];
+float bias_of(uint e) { return BIAS == 1 ? Floats(bias).at[e] : 0.0; }
+
+uint key_of(float score, float more) {
+    if (BIAS == 1) score += more;
     // NaN becomes 2.
     return ordered(score) + 1;
 }
 
-// The keys of row r, or its logits if all must be known to score one.
+// Puts the key of an expert down, from its logit and bias; for a softmax that of its logit, as all must be known to score one.
+void put_key(uint e, float v, float more) {
+    uint key = SCORE == SOFTMAX ? ordered(v) + 1 : key_of(score_of(v, vec2(0.0)), more);
+    keys[e / 4][e % 4] = EXPERTS % 4 == 0 || e < EXPERTS ? key : GONE;
+}
+
+// The keys of row r, or of its logits. Those of an invocation are loaded together, and then scored in turn by the same
+// instructions: most are executed once, and to read them takes longer.
 void stage_keys(uint r) {
-    for (uint b = gl_LocalInvocationIndex; b < BLOCKS; b += LOCAL) {
-        uvec4 key;
-        [[unroll]] for (uint j = 0; j < 4; j++) {
-            uint e = min(4 * b + j, EXPERTS - 1);
-            float v = z[r * EXPERTS + e];
-            key[j] = SCORE == SOFTMAX ? floatBitsToUint(v) : key_of(score_of(v, vec2(0.0)), e);
-            if (4 * b + j >= EXPERTS) key[j] = GONE;
+    uint me = gl_LocalInvocationIndex;
+    // EXPERTS, rounded up to fours: what lies behind is GONE.
+    const uint all = 4 * BLOCKS;
+    const uint last = EXPERTS - 1;
+    if (EXPERTS <= LOCAL) {
+        if (me < all) put_key(me, z[r * EXPERTS + min(me, last)], SCORE == SOFTMAX ? 0.0 : bias_of(min(me, last)));
+        return;
+    }
+    [[dont_unroll]] for (uint first = me; first < all; first += 4 * LOCAL) {
+        vec4 v;
+        vec4 b;
+        [[unroll]] for (uint i = 0; i < 4; i++) {
+            uint e = min(first + i * LOCAL, last);
+            v[i] = z[r * EXPERTS + e];
+            b[i] = SCORE == SOFTMAX ? 0.0 : bias_of(e);
         }
-        keys[b] = key;
+        [[dont_unroll]] for (uint e = first; e < min(all, first + 4 * LOCAL); e += LOCAL) {
+            put_key(e, v.x, b.x);
+            v = v.yzwx;
+            b = b.yzwx;
+        }
     }
 }
 
-float logit(uint e) { return uintBitsToFloat(keys[e / 4][e % 4]); }
+float logit(uint e) { return from_ordered(keys[e / 4][e % 4] - 1); }
 
-// Turns staged logits into keys.
+// The largest staged logit and the sum behind a softmax. Turns keys of logits into those of scores, if they order otherwise.
 vec2 soften() {
     uint me = gl_LocalInvocationIndex;
     if (me < COLUMNS) {
         uint most = 0;
-        [[dont_unroll]] for (uint e = me; e < EXPERTS; e += COLUMNS) most = max(most, ordered(logit(e)));
+        [[dont_unroll]] for (uint e = me; e < EXPERTS; e += COLUMNS) most = max(most, keys[e / 4][e % 4] - 1);
         columns[me] = most;
     }
     barrier();
@@ -97,7 +120,8 @@ vec2 soften() {
     float sum = 0.0;
     [[dont_unroll]] for (uint c = 0; c < COLUMNS; c++) sum += uintBitsToFloat(columns[c]);
     vec2 soft = vec2(top, sum);
-    for (uint e = me; e < EXPERTS; e += LOCAL) keys[e / 4][e % 4] = key_of(score_of(logit(e), soft), e);
+    if (BY_LOGIT) return soft;
+    [[dont_unroll]] for (uint e = me; e < EXPERTS; e += LOCAL) keys[e / 4][e % 4] = key_of(score_of(logit(e), soft), bias_of(e));
     barrier();
     return soft;
 }
@@ -155,15 +179,19 @@ void take(uint count) {
 // Writes the ids and weights of row r, of which all K experts have been taken.
 void put_route(uint r, vec2 soft) {
     uint me = gl_LocalInvocationIndex;
-    for (uint j = me; j < K; j += LOCAL) chosen_scores[j] = score_of(z[r * EXPERTS + chosen[j]], soft);
-    barrier();
-    float sum = 0.0;
-    [[dont_unroll]] for (uint j = 0; j < K; j++) sum += chosen_scores[j];
-    for (uint j = me; j < K; j += LOCAL) {
-        float w = chosen_scores[j];
-        if (RENORM == 1) w /= sum + sum_eps;
+    [[dont_unroll]] for (uint j = me; j < K; j += LOCAL) {
         chosen_route[r * 2 * K + j] = chosen[j];
-        chosen_route[r * 2 * K + K + j] = floatBitsToUint(w * scale);
+        chosen_scores[j] = score_of(z[r * EXPERTS + chosen[j]], soft);
+    }
+    barrier();
+    float factor = scale;
+    if (RENORM == 1) {
+        float sum = 0.0;
+        [[dont_unroll]] for (uint j = 0; j < K; j++) sum += chosen_scores[j];
+        factor = scale / (sum + sum_eps);
+    }
+    [[dont_unroll]] for (uint j = me; j < K; j += LOCAL) {
+        chosen_route[r * 2 * K + K + j] = floatBitsToUint(chosen_scores[j] * factor);
     }
 }
 
@@ -172,7 +200,7 @@ void choose(uint r, uint count, bool put) {
     stage_keys(r);
     barrier();
     vec2 soft = vec2(0.0);
-    if (SCORE == SOFTMAX) soft = soften();
+    if (SCORE == SOFTMAX && (put || !BY_LOGIT)) soft = soften();
     if (GROUPS > 1) mask_groups();
     if (gl_SubgroupID == 0) take(count);
     barrier();

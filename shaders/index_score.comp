@@ -57,36 +57,38 @@ shared vec4 slices[LOCAL];
 shared float parts[POSITIONS][HEADS4];
 
 void stage_queries(uint r, uint first) {
-    for (uint i = gl_LocalInvocationIndex; i < HEADS * D4; i += LOCAL) {
+    [[dont_unroll]] for (uint i = gl_LocalInvocationIndex; i < HEADS * D4; i += LOCAL) {
         uint h = i / D4;
         bool there = first + h < heads;
         uint at = (r * q_stride + q_off + min(first + h, heads - 1) * q_head) / 4;
         vec4 v = rotated(r, at, i % D4);
         queries[h][i % D4] = there ? v : vec4(0.0);
     }
-    for (uint h = gl_LocalInvocationIndex; h < HEADS; h += LOCAL) {
+    uint h = gl_LocalInvocationIndex;
+    if (h < HEADS) {
         head_weights[h] = first + h < heads ? w[r * w_stride + w_off + first + h] : 0.0;
     }
 }
 
-// Products of four heads with four positions over one slice: s is [position][head].
+// Products of four heads with four positions over one slice: s is [position][head]. The steps whose loads are under way
+// together are multiplied by the same instructions, one after another: there are few, and to read instructions takes longer.
 void dots(uint k_at[4], uint head, uint slice, out vec4 s[4]) {
     [[unroll]] for (uint k = 0; k < 4; k++) s[k] = vec4(0.0);
     [[dont_unroll]] for (uint from = slice; from < D4; from += AT_ONCE * SLICES) {
         vec4 key[AT_ONCE][4];
         [[unroll]] for (uint i = 0; i < AT_ONCE; i++) {
-            // Steps behind the last channels repeat those, and add nothing.
+            // Steps behind the last channels repeat those, and are not added.
             [[unroll]] for (uint k = 0; k < 4; k++) key[i][k] = cached(keys[k_at[k] + min(from + i * SLICES, D4 - 1)]);
         }
-        [[unroll]] for (uint i = 0; i < AT_ONCE; i++) {
-            uint c = from + i * SLICES;
-            if (c >= D4) break;
+        [[dont_unroll]] for (uint c = from; c < min(from + AT_ONCE * SLICES, D4); c += SLICES) {
             [[unroll]] for (uint h = 0; h < 4; h++) {
                 vec4 v = queries[head + h][c];
                 [[unroll]] for (uint k = 0; k < 4; k++) {
-                    s[k][h] = fma(v.x, key[i][k].x, fma(v.y, key[i][k].y, fma(v.z, key[i][k].z, fma(v.w, key[i][k].w, s[k][h]))));
+                    vec4 n = key[0][k];
+                    s[k][h] = fma(v.x, n.x, fma(v.y, n.y, fma(v.z, n.z, fma(v.w, n.w, s[k][h]))));
                 }
             }
+            [[unroll]] for (uint i = 1; i < AT_ONCE; i++) key[i - 1] = key[i];
         }
     }
 }
@@ -103,17 +105,20 @@ void main() {
     uint four = me / (SLICES * HEADS4);
     uint k_at[4];
     [[unroll]] for (uint k = 0; k < 4; k++) {
-        k_at[k] = row_addr(row_slot(r), min(first + 4 * four + k, visible - 1), cap, D) / 4;
+        k_at[k] = whole_addr(row_slot(r), min(first + 4 * four + k, visible - 1), cap, D) / 4;
     }
     float sum = 0.0;
-    for (uint head = 0; head < heads; head += HEADS) {
+    [[dont_unroll]] for (uint head = 0; head < heads; head += HEADS) {
         stage_queries(r, head);
         barrier();
         vec4 s[4];
         dots(k_at, 4 * head4, slice, s);
         // A position of each four at a time, so that the slices fit.
-        [[unroll]] for (uint k = 0; k < 4; k++) {
-            slices[me] = s[k];
+        [[dont_unroll]] for (uint k = 0; k < 4; k++) {
+            slices[me] = s[0];
+            s[0] = s[1];
+            s[1] = s[2];
+            s[2] = s[3];
             barrier();
             if (slice == 0) {
                 vec4 dot_ = vec4(0.0);

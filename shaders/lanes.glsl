@@ -2,12 +2,14 @@
 
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_shader_subgroup_ballot : require
 
 uint lane;
 uint lanes;
 
 void count_lanes() {
-    lanes = subgroupAdd(1u);
-    lane = subgroupExclusiveAdd(1u);
+    uvec4 all = subgroupBallot(true);
+    lanes = subgroupBallotBitCount(all);
+    lane = subgroupBallotExclusiveBitCount(all);
 }
 

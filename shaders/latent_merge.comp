@@ -2,6 +2,7 @@
 // The parts that `latent_split.comp` or `attn_split.comp` left put together, of one segment or two, in one softmax. Four
 // channels of a head an invocation.
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint LOCAL = 64;

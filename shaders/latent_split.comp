@@ -9,8 +9,10 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint LOCAL = 512;
 layout(constant_id = 1) const uint SELECT = 0;
-// A constant, since divisions by it would otherwise be a good part of the code.
+// Constants, since divisions by them would otherwise be a good part of the code.
 layout(constant_id = 2) const uint RANK = 512;
+// Blocks of HEADS heads that a row has.
+layout(constant_id = 3) const uint BLOCKS = 1;
 
 #include "params.glsl"
 #include "state.glsl"
@@ -38,40 +40,41 @@ layout(push_constant, std430) uniform Push {
 const uint HEADS = 8;
 const uint C4 = RANK / 4;
 
-vec4 query_at(uint r, uint head, uint c) {
-    if (c < C4) return q[(r * heads + head) * C4 + c];
-    return q_rope[(r * qr_stride + qr_off + head * qr_head) / 4 + c - C4];
+void queries_at(uint r, uint head, uint last_head, uint c, out vec4 v[4]) {
+    // The same way for all invocations if RANK is a multiple of their steps.
+    if (c < C4) {
+        uint at = (r * heads + head) * C4 + c;
+        [[unroll]] for (uint h = 0; h < 4; h++) v[h] = q[at + min(h, last_head - head) * C4];
+    } else {
+        uint at = (r * qr_stride + qr_off + head * qr_head) / 4 + c - C4;
+        [[unroll]] for (uint h = 0; h < 4; h++) v[h] = q_rope[at + min(h, last_head - head) * (qr_head / 4)];
+    }
 }
 
-void stage_rows(uint r, uint first, uint count);
+void stage_row(uint r, uint t, uint p);
 
 #define ROW_PARTS PARTS
 #define KEYS cache
 #define VALUES cache
+#define VALUE_AT key_at
 #include "stretch.glsl"
 
-void stage_rows(uint r, uint first, uint count) {
-    for (uint t = gl_LocalInvocationIndex; t < TILE; t += LOCAL) {
-        uint p = first + min(t, count - 1);
-        if (SELECT == 1) p = sel[r * (sel_k + 1) + 1 + p];
-        uint at = row_addr(row_slot(r), p, cap, RANK + rope) / 4;
-        key_at[t] = at;
-        value_at[t] = at;
-    }
+void stage_row(uint r, uint t, uint p) {
+    if (SELECT == 1) p = sel[r * (sel_k + 1) + 1 + p];
+    uint at = whole_addr(row_slot(r), p, cap, RANK + rope) / 4;
+    key_at[t / 4][t % 4] = at;
 }
 
 void main() {
-    uint groups = (heads + HEADS - 1) / HEADS;
-    uint first_head = gl_WorkGroupID.x % groups * HEADS;
-    uint part = gl_WorkGroupID.x / groups;
+    uint first_head = gl_WorkGroupID.x % BLOCKS * HEADS;
+    uint part = gl_WorkGroupID.x / BLOCKS;
     uint r = gl_WorkGroupID.y;
     uint n = SELECT == 1 ? sel[r * (sel_k + 1)] : row_visible(r);
     uint from = part * stretch_of(n);
     uint last_head = min(first_head + HEADS, heads) - 1;
     // The first part is there even if nothing is in sight.
     if (part > 0 && from >= n) return;
-    attend(r, part, first_head, last_head, C4 + rope / 4, from, min(n, from + stretch_of(n)));
     // A selection of nothing is of scores that are no numbers (topk.comp).
-    uint head = first_head + gl_LocalInvocationIndex;
-    if (SELECT == 1 && n == 0 && head <= last_head) weights[r * PARTS * heads + head].y = uintBitsToFloat(0x7fc00000u);
+    float total = SELECT == 1 && n == 0 ? uintBitsToFloat(0x7fc00000u) : 0.0;
+    attend(r, part, first_head, last_head, C4 + rope / 4, from, min(n, from + stretch_of(n)), total);
 }

@@ -9,7 +9,7 @@ vec4 rotated(uint r, uint at, uint c) {
     // Below the range t wraps to above it.
     if (ROPE == 0 || t >= rope_dims) return q[at + c];
     uint pairs = rope_dims / 2;
-    uint j = t % pairs;
+    uint j = t < pairs ? t : t - pairs;
     uint from = at + rope_at / 4;
     vec4 lo = q[from + (ROPE == 2 ? j / 4 : j / 2)];
     vec4 hi = q[from + (ROPE == 2 ? (j + pairs) / 4 : j / 2 + 1)];

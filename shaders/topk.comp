@@ -32,10 +32,16 @@ shared uint disordered;
 // Number of this invocation in scan order.
 uint me;
 
-// Keys of four positions from t on, `stride` apart, loaded together; what lies past the end repeats the last.
+// Keys of four positions from t on, `stride` apart, loaded together; what lies past the end repeats the last. What follows the
+// loads goes round four times, so that there is less code to read.
 uvec4 four_keys(uint at, uint t, uint stride, uint n) {
+    vec4 v;
+    [[unroll]] for (uint i = 0; i < 4; i++) v[i] = scores[at + min(t + i * stride, n - 1)];
     uvec4 keys;
-    [[unroll]] for (uint i = 0; i < 4; i++) keys[i] = ordered(scores[at + min(t + i * stride, n - 1)]);
+    [[dont_unroll]] for (uint i = 0; i < 4; i++) {
+        keys = uvec4(keys.yzw, ordered(v.x));
+        v = v.yzwx;
+    }
     return keys;
 }
 
@@ -46,12 +52,12 @@ uint find_bin(inout uint want) {
     uint from = BINS - min(BINS, me * each);
     uint to = BINS - min(BINS, (me + 1) * each);
     uint own = 0;
-    for (uint b = to; b < from; b++) own += bins[b];
+    [[dont_unroll]] for (uint b = to; b < from; b++) own += bins[b];
     uint all;
     uint above = workgroup_scan(own, all);
     if (above < want && want <= above + own) {
         uint b = from - 1;
-        while (above + bins[b] < want) above += bins[b--];
+        [[dont_unroll]] while (above + bins[b] < want) above += bins[b--];
         found_bin = b;
         found_rank = want - above;
     }
@@ -68,7 +74,7 @@ void main() {
     if (gl_LocalInvocationIndex == 0) sel[to] = min(n, k);
     to++;
     if (n <= k) {
-        for (uint t = gl_LocalInvocationIndex; t < n; t += LOCAL) sel[to + t] = t;
+        [[dont_unroll]] for (uint t = gl_LocalInvocationIndex; t < n; t += LOCAL) sel[to + t] = t;
         return;
     }
     uint all;
@@ -78,16 +84,17 @@ void main() {
     uint threshold = 0;
     uint known = 0;
     uint want = k;
-    for (uint pass = 0; pass < 3; pass++) {
+    [[dont_unroll]] for (uint pass = 0; pass < 3; pass++) {
         uint shift = pass == 0 ? 21 : pass == 1 ? 10 : 0;
         uint mask = pass == 2 ? 1023 : 2047;
-        for (uint b = gl_LocalInvocationIndex; b < BINS; b += LOCAL) bins[b] = 0;
+        [[dont_unroll]] for (uint b = gl_LocalInvocationIndex; b < BINS; b += LOCAL) bins[b] = 0;
         barrier();
-        for (uint t = gl_LocalInvocationIndex; t < n; t += 4 * LOCAL) {
+        [[dont_unroll]] for (uint t = gl_LocalInvocationIndex; t < n; t += 4 * LOCAL) {
             uvec4 keys = four_keys(at, t, LOCAL, n);
-            [[unroll]] for (uint i = 0; i < 4; i++) {
-                if (keys[i] == NO_NUMBER) atomicOr(disordered, 1);
-                if (t + i * LOCAL < n && (keys[i] & known) == threshold) atomicAdd(bins[(keys[i] >> shift) & mask], 1);
+            if (any(equal(keys, uvec4(NO_NUMBER)))) atomicOr(disordered, 1);
+            [[dont_unroll]] for (uint p = t; p < min(n, t + 4 * LOCAL); p += LOCAL) {
+                if ((keys.x & known) == threshold) atomicAdd(bins[(keys.x >> shift) & mask], 1);
+                keys = keys.yzwx;
             }
         }
         barrier();
@@ -102,21 +109,22 @@ void main() {
     // Now `want` of the keys equal to the threshold belong to the selection: the first ones.
     uint above = 0;
     uint equal = 0;
-    for (uint first = 0; first < n && above + min(equal, want) < k; first += RUN * LOCAL) {
+    [[dont_unroll]] for (uint first = 0; first < n && above + min(equal, want) < k; first += RUN * LOCAL) {
         uint from = first + me * RUN;
         uint end = min(from + RUN, n);
         uint found = 0;
-        for (uint t = from; t < end; t += 4) {
+        [[dont_unroll]] for (uint t = from; t < end; t += 4) {
             uvec4 keys = four_keys(at, t, 1, n);
-            [[unroll]] for (uint i = 0; i < 4; i++) {
-                if (t + i < end) found += keys[i] > threshold ? 1 : keys[i] == threshold ? 0x10000 : 0;
+            [[dont_unroll]] for (uint p = t; p < min(end, t + 4); p++) {
+                found += keys.x > threshold ? 1 : keys.x == threshold ? 0x10000 : 0;
+                keys = keys.yzwx;
             }
         }
         uint before = workgroup_scan(found, all);
         uint a = above + (before & 0xffff);
         uint e = equal + (before >> 16);
         if (found != 0) {
-            for (uint t = from; t < end; t++) {
+            [[dont_unroll]] for (uint t = from; t < end; t++) {
                 uint key = ordered(scores[at + t]);
                 if (key > threshold) {
                     sel[to + a + min(e, want)] = t;

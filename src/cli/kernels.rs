@@ -41,20 +41,20 @@ const DEPTH: u32 = 1;
 
 /// What the plans of GLM-5.2, Qwen3, Kimi K3 and DeepSeek V4 Flash dispatch (a test compares).
 pub const KERNELS: &[Kernel] = &[
-    Kernel { name: "absorb", local: &[LARGE], loads: Loads::Absorb, constants: &[], used: &[&[]] },
+    Kernel { name: "absorb", local: &[LARGE], loads: Loads::Absorb, constants: &["RANK"], used: &[&[512]] },
     Kernel { name: "argmax", local: &[STRIPED], loads: Loads::Nothing, constants: &["FOUND"], used: &[&[0], &[1]] },
     Kernel {
         name: "attn_split",
         local: &[STRIPED],
         loads: Loads::Nothing,
-        constants: &["HEADS", "V_DIM", "SELECT", "WINDOW", "EVERY"],
+        constants: &["HEADS", "V_DIM", "SELECT", "WINDOW", "EVERY", "KV_HEADS", "SHARED_BY"],
         used: &[
-            &[4, 128, 0, 0, 1],
-            &[8, 128, 0, 0, 1],
+            &[4, 128, 0, 0, 1, 8, 4],
+            &[8, 128, 0, 0, 1, 4, 8],
             // DeepSeek V4: its ring, and its compressed caches.
-            &[8, 512, 0, 128, 1],
-            &[8, 512, 1, 0, 4],
-            &[8, 512, 0, 0, 128],
+            &[8, 512, 0, 128, 1, 1, 64],
+            &[8, 512, 1, 0, 4, 1, 64],
+            &[8, 512, 0, 0, 128, 1, 64],
         ],
     },
     Kernel {
@@ -85,8 +85,13 @@ pub const KERNELS: &[Kernel] = &[
         name: "expand",
         local: &[STRIPED],
         loads: Loads::Dots(1, &[1, 8]),
-        constants: &["MERGE", "SELECT", "QUADS", "DEPTH", "MANY"],
-        used: &[&[0, 0, QUADS, DEPTH, 1], &[1, 0, QUADS, DEPTH, 0], &[1, 1, QUADS, DEPTH, 0]],
+        constants: &["MERGE", "SELECT", "QUADS", "DEPTH", "MANY", "V_DIM"],
+        used: &[
+            &[0, 0, QUADS, DEPTH, 1, 128],
+            &[0, 0, QUADS, DEPTH, 1, 256],
+            &[1, 0, QUADS, DEPTH, 0, 128],
+            &[1, 1, QUADS, DEPTH, 0, 256],
+        ],
     },
     Kernel {
         name: "experts_down",
@@ -233,8 +238,8 @@ pub const KERNELS: &[Kernel] = &[
         name: "latent_split",
         local: &[LARGE],
         loads: Loads::Nothing,
-        constants: &["SELECT", "RANK"],
-        used: &[&[0, 512], &[1, 512]],
+        constants: &["SELECT", "RANK", "BLOCKS"],
+        used: &[&[0, 512, 12], &[1, 512, 8]],
     },
     Kernel {
         name: "latent_tile",
@@ -247,7 +252,7 @@ pub const KERNELS: &[Kernel] = &[
     Kernel { name: "rotate", local: &[LARGE], loads: Loads::Nothing, constants: &["NORM"], used: &[&[0], &[2]] },
     Kernel {
         name: "route",
-        local: &[LOCAL],
+        local: &[STRIPED],
         loads: Loads::Nothing,
         constants: &["K", "EXPERTS", "SCORE", "BIAS", "RENORM", "GROUPS", "TOP_GROUPS", "GROUP_MAX"],
         used: &[

@@ -27,7 +27,7 @@ pub(super) fn against(device: &Capabilities) -> Vec<String> {
         out.push("compute shaders have no subgroup operations".into());
     }
     out.extend(
-        ["basic", "arithmetic"]
+        ["basic", "arithmetic", "ballot"]
             .iter()
             .filter(|op| !device.subgroup.ops.contains(op))
             .map(|op| format!("no {op} subgroup operations")),

@@ -43,14 +43,13 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "absorb",
             variant: Some(self.variant(w)),
-            spec: vec![ABSORB],
+            spec: vec![ABSORB, rank as u32],
             push: vec![
                 Push::Codes(w),
                 Push::Scales(w),
                 Push::U32(heads as u32),
                 Push::U32(nope as u32),
                 Push::U32(v_dim as u32),
-                Push::U32(rank as u32),
                 Push::U32(q.stride),
                 Push::U32(q.off),
                 Push::U32(q.head),
@@ -93,13 +92,13 @@ impl Lower<'_> {
                 lie.quads,
                 lie.depth,
                 self.many(),
+                v_dim as u32,
             ],
             push: vec![
                 Push::Codes(w),
                 Push::Scales(w),
                 Push::U32(heads as u32),
                 Push::U32(nope as u32),
-                Push::U32(v_dim as u32),
                 Push::U32(rank as u32),
                 Push::U32(self.group(w)),
                 Push::U32(parts.map_or(0, |p| p.sight.sel_k)),
@@ -160,8 +159,9 @@ impl Lower<'_> {
         }
         let first = self.split(index, "", sight, PARTS, [heads, rank]);
         let set0 = [&inputs[..], &[Bind::write(first.sums), Bind::write(first.weights), sel]].concat();
-        let groups_x = heads.div_ceil(SPLIT_HEADS) * PARTS;
-        self.emit_part(index, "parts", dispatch("latent_split", vec![SPLIT, select, rank], set0, groups_x));
+        let blocks = heads.div_ceil(SPLIT_HEADS);
+        let spec = vec![SPLIT, select, rank, blocks];
+        self.emit_part(index, "parts", dispatch("latent_split", spec, set0, blocks * PARTS));
         Repr::Pending(Pending::Parts(Parts { node: index, first, second: None }))
     }
 

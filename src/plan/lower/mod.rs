@@ -101,6 +101,8 @@ pub struct Lowered {
 const LOCAL: u32 = 64;
 /// Threads of `vec.comp` for as many channels and more, which would otherwise be a long loop.
 const WIDE: u32 = 256;
+/// Threads of `route.comp`: one for most experts, so that few score several one after another.
+const ROUTE: u32 = 256;
 /// Threads of `linear_tile.comp`: one for each four outputs of four rows.
 const TILE: u32 = 256;
 /// Threads of `topk.comp`: a workgroup has a row to itself.

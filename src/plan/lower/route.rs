@@ -2,7 +2,7 @@
 
 use super::super::pass::{Bind, Count, Dispatch, Push};
 use super::pending::{Pending, Repr, View};
-use super::{LOCAL, Lower, Place, unused};
+use super::{Lower, Place, ROUTE, unused};
 use crate::graph::Role;
 use crate::ops::op::{GroupScore, Router, Score};
 use crate::ops::{Op, ResourceId};
@@ -58,7 +58,7 @@ impl Lower<'_> {
         let dispatch = Dispatch {
             kernel: "route",
             variant: None,
-            spec: [&[LOCAL, r.k as u32][..], &constants(&r)].concat(),
+            spec: [&[ROUTE, r.k as u32][..], &constants(&r)].concat(),
             push: [&[bias][..], &numbers].concat(),
             set0: vec![Bind::read(z.buf), Bind::write(y.buf)],
             set1: vec![],

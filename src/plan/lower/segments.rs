@@ -147,12 +147,12 @@ impl Lower<'_> {
         // Parts have 64 rows at least: a window has few.
         let parts = self.most(&seen.sight).div_ceil(PART_ROWS).clamp(1, PARTS);
         let split = self.split(index, which, seen.sight, parts, [heads, v_dim]);
-        let numbers = [heads, kv_heads, dim, seen.cap, seen.sight.sel_k, parts].map(Push::U32);
+        let numbers = [dim, seen.cap, seen.sight.sel_k, parts].map(Push::U32);
         let groups_x = Count::Fixed(kv_heads * shared_by.div_ceil(together) * parts);
         let dispatch = Dispatch {
             kernel: "attn_split",
             variant: self.caches(),
-            spec: [&[ATTN_SPLIT, together, v_dim], &seen.sight.spec()[..]].concat(),
+            spec: [&[ATTN_SPLIT, together, v_dim], &seen.sight.spec()[..], &[kv_heads, shared_by]].concat(),
             push: [&numbers[..], &[Push::F32(scale)]].concat(),
             set0: vec![Bind::read(q), Bind::write(split.sums), Bind::write(split.weights), seen.sight.sel],
             set1: vec![Bind::read(seen.keys), Bind::read(seen.values)],
