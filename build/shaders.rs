@@ -2,7 +2,7 @@
 //!
 //! Every `*.comp` of a directory is compiled for Vulkan 1.2, once per weight format if its first line asks for that
 //! (`// formats: f32 bf16`), or once more for caches of another type than f32 (`// caches: f16`). Those of formats of bytes that
-//! take inputs in digits have a twin `.plain` that multiplies bytes one by one, for devices without dot products. `shaders.rs` is
+//! take inputs in digits have a twin `.plain` that takes them as they are, for devices without dot products of bytes. `shaders.rs` is
 //! written to the output directory for `src/vk/shader.rs` to include.
 //! A compiled variant is named by a hash of all that went into it, so a build compiles what changed and nothing else.
 

@@ -14,17 +14,7 @@
 //
 // A sum runs over the blocks of a stripe in order and then over stripes, whatever the number of rows.
 
-#ifdef PLAIN
-// What the instruction would give.
-int dot_bytes(int a, int b) {
-    int sum = 0;
-    [[unroll]] for (int i = 0; i < 4; i++) sum += bitfieldExtract(a, 8 * i, 8) * bitfieldExtract(b, 8 * i, 8);
-    return sum;
-}
-#else
 #extension GL_EXT_integer_dot_product : require
-#define dot_bytes dotPacked4x8EXT
-#endif
 
 #ifndef INPUT
 #define INPUT(at) x[at]
@@ -116,12 +106,12 @@ vec4 add_block(vec4 sum, ivec2 codes[UNITS][4], vec4 factors[UNITS], float power
         ivec2 l = ivec2(low_digits[at]), m = ivec2(middle_digits[at]), h = ivec2(high_digits[at]);
         [[unroll]] for (uint k = 0; k < 4; k++) {
             ivec2 c = codes[unit][k];
-            low[k] += dot_bytes(c.x, l.x);
-            low[k] += dot_bytes(c.y, l.y);
-            middle[k] += dot_bytes(c.x, m.x);
-            middle[k] += dot_bytes(c.y, m.y);
-            high[k] += dot_bytes(c.x, h.x);
-            high[k] += dot_bytes(c.y, h.y);
+            low[k] += dotPacked4x8EXT(c.x, l.x);
+            low[k] += dotPacked4x8EXT(c.y, l.y);
+            middle[k] += dotPacked4x8EXT(c.x, m.x);
+            middle[k] += dotPacked4x8EXT(c.y, m.y);
+            high[k] += dotPacked4x8EXT(c.x, h.x);
+            high[k] += dotPacked4x8EXT(c.y, h.y);
         }
         if (FINE == 0 && unit < UNITS - 1) continue;
         vec4 v = fma(intBitsToFloat(high) - ORIGIN, vec4(65536.0),
@@ -145,7 +135,7 @@ void fetch_block(uvec2 w, uvec2 s, uint quad, uint wide, uint block, uint group,
         factors[unit] = vec4(1.0);
 #if SCALES == SCALES_GROUP
         if (FINE == 1 || unit == UNITS - 1) {
-            factors[unit] = group_scales(w, s, quad, wide, (BLOCK * block + 8 * unit) / CHUNK, group);
+            factors[unit] = group_scales(w, s, quad, wide, block * (BLOCK / CHUNK) + 8 * unit / CHUNK, group);
         }
 #endif
     }

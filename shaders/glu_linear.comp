@@ -14,7 +14,7 @@ layout(constant_id = 6) const uint FINE = 0;
 
 #include "params.glsl"
 #include "format.glsl"
-#ifdef BYTES
+#if defined(BYTES) && !defined(PLAIN)
 #define DIGITS
 #endif
 #include "norm.glsl"

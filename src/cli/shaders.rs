@@ -67,8 +67,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return print(if args.json { list_json(&shaders) } else { list_text(&shaders) });
     }
     let device = open(args.device).map_err(|e| Failure::Device(e.to_string()))?;
-    let matrices = matrices(&device);
-    let mut uses: Vec<Use> = SHADERS.iter().filter(planned).flat_map(uses).filter_map(|u| u.on(matrices)).collect();
+    let (matrices, dots) = (matrices(&device), device.capabilities().features.dot_product.is_ok());
+    let mut uses: Vec<Use> =
+        SHADERS.iter().filter(planned).flat_map(uses).filter_map(|u| u.on(matrices, dots)).collect();
     uses.retain(|u| wanted(&u.label()));
     let cache = PipelineCache::in_memory(&device).map_err(|e| Failure::Device(e.to_string()))?;
     let results: Vec<Result<Compiled, vk::Error>> = uses.iter().map(|u| u.compile(&device, &cache)).collect();
@@ -120,8 +121,11 @@ fn uses(shader: &'static Shader) -> Vec<Use> {
 }
 
 impl Use {
-    /// As plans use it on a device with such matrices; None if it needs matrices and there are none.
-    fn on(mut self, matrices: Option<Matrices>) -> Option<Use> {
+    /// As plans use it on a device with such matrices, with dot products of bytes or without; None if it needs matrices and there are none.
+    fn on(mut self, matrices: Option<Matrices>, dots: bool) -> Option<Use> {
+        if !dots {
+            self.shader = self.shader.plain().ok()?;
+        }
         if !self.shader.multiplies_matrices() {
             return Some(self);
         }
@@ -139,7 +143,9 @@ impl Use {
         let names = self.kernel.map_or(&[][..], |k| k.constants).iter();
         let shown = names.zip(self.spec.iter().skip(1)).filter(|(name, v)| **v != 0 && !SHARING.contains(*name));
         let text: Vec<String> = shown.map(|(name, value)| format!("{name}={value}")).collect();
-        if text.is_empty() { self.shader.name.into() } else { format!("{}:{}", self.shader.name, text.join(",")) }
+        // One line for all devices, whether they have dot products or not.
+        let name = self.shader.name.trim_end_matches(".plain");
+        if text.is_empty() { name.into() } else { format!("{name}:{}", text.join(",")) }
     }
 
     fn compile(&self, device: &vk::Device, cache: &PipelineCache) -> Result<Compiled, vk::Error> {
@@ -185,7 +191,7 @@ impl Use {
             Loads::Absorb => vec![Step { rows: 1, weights: 4 * columns, direct: codes + row, bound: 16 }],
             Loads::Tile => vec![Step { rows: 64, weights: 4 * columns, direct: codes, bound: 0 }],
             // Blocks of 32 columns; an invocation makes the digits of eight. That for several rows has a loop inside.
-            Loads::Dots(mats, _) if ["i8", "i4", "i4g", "e8"].contains(&format) => {
+            Loads::Dots(mats, _) if self.shader.exchanges_digits() => {
                 let norm = if constant("NORM") == Some(&2) { 32 } else { 0 };
                 let direct = mats * (16 * words * 32 / columns + group) + norm;
                 vec![Step { rows: 1, weights: 4 * 32 * mats, direct, bound: 32 }]

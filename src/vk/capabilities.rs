@@ -155,7 +155,7 @@ pub struct Features {
     pub storage16: Support,
     /// The formal memory model, device scope included: without that it would forbid ordinary atomics.
     pub memory_model: Support,
-    /// Integer dot products.
+    /// Dot products of bytes, where they gain something.
     pub dot_product: Support,
     /// Choosing the subgroup size of a pipeline.
     pub subgroup_sizes: Support<SubgroupSizes>,

@@ -52,6 +52,7 @@ struct Properties {
     v11: vk::PhysicalDeviceVulkan11Properties<'static>,
     v12: vk::PhysicalDeviceVulkan12Properties<'static>,
     sizes: vk::PhysicalDeviceSubgroupSizeControlProperties<'static>,
+    dots: vk::PhysicalDeviceShaderIntegerDotProductProperties<'static>,
 }
 
 impl Probe<'_> {
@@ -129,6 +130,9 @@ impl Probe<'_> {
         if self.api >= vk::API_VERSION_1_3 || self.has(ext::subgroup_size_control::NAME) {
             all = all.push_next(&mut p.sizes);
         }
+        if self.api >= vk::API_VERSION_1_3 {
+            all = all.push_next(&mut p.dots);
+        }
         // SAFETY: the chain holds only structures of this device's version and extensions.
         unsafe { self.instance.raw().get_physical_device_properties2(self.physical, &mut all) };
         p
@@ -148,7 +152,7 @@ impl Probe<'_> {
             storage8: feature("storageBuffer8BitAccess", f.v12.storage_buffer8_bit_access),
             storage16: feature("storageBuffer16BitAccess", f.v11.storage_buffer16_bit_access),
             memory_model: self.memory_model(f),
-            dot_product: self.of_1_3("shaderIntegerDotProduct", f.v13.shader_integer_dot_product),
+            dot_product: self.dot_product(f, p),
             subgroup_sizes: self.subgroup_sizes(f, p),
             cooperative_matrix: self.cooperative_matrix(f),
             memory_budget: self.memory_budget(&p.base),
@@ -173,6 +177,17 @@ impl Probe<'_> {
     fn of_1_3(&self, what: &str, on: vk::Bool32) -> Support {
         let api = Version::from_raw(self.api);
         if api.at_least(1, 3) { self.feature(what, on) } else { Err(Missing::new(what, old(api, "1.3"))) }
+    }
+
+    /// Without an instruction of its own, a dot product costs more than the floats that it is to replace; not so on a processor, whose
+    /// vectors multiply small integers anyway.
+    fn dot_product(&self, f: &Found, p: &Properties) -> Support {
+        self.of_1_3("shaderIntegerDotProduct", f.v13.shader_integer_dot_product)?;
+        let instruction = p.dots.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE;
+        if instruction || p.base.device_type == vk::PhysicalDeviceType::CPU {
+            return Ok(());
+        }
+        Err(Missing::new("dot products of bytes", "the device has no instruction for them"))
     }
 
     fn of_extension(&self, what: &str, extension: &std::ffi::CStr, on: vk::Bool32) -> Support {

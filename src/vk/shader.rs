@@ -33,16 +33,12 @@ impl Shader {
 
     /// Whether it makes dot products of bytes, whose digits invocations exchange within their subgroup, which must be full.
     pub fn exchanges_digits(&self) -> bool {
-        self.multiplies_bytes() || self.name.ends_with(PLAIN)
-    }
-
-    fn multiplies_bytes(&self) -> bool {
         self.capabilities.contains(&DOT_PRODUCT)
     }
 
-    /// What makes the same bits without dot products of bytes; itself if it makes none.
+    /// What computes the same without dot products of bytes; itself if it makes none.
     pub fn plain(&'static self) -> Result<&'static Shader> {
-        if self.multiplies_bytes() { find(&format!("{}{PLAIN}", self.name)) } else { Ok(self) }
+        if self.exchanges_digits() { find(&format!("{}{PLAIN}", self.name)) } else { Ok(self) }
     }
 
     /// Whether it multiplies cooperative matrices, so that its subgroups must be full and of the size its constants say.

@@ -88,7 +88,7 @@ pub struct Options {
     pub debug: bool,
     /// Take the kernels of devices without cooperative matrices: so that one which has them tests both.
     pub without_matrices: bool,
-    /// For tests: multiplies bytes one by one, as on a device without dot products of bytes.
+    /// Take the kernels of devices without dot products of bytes: for the same reason.
     pub without_dot_products: bool,
     /// Share products out as this kind of device likes it, not as the device does: tests on llvmpipe are for those of others.
     pub tuning: Option<Tuning>,

@@ -18,7 +18,7 @@ fn sample(index: usize, name: &str, kind: DeviceKind, gib: u64) -> Capabilities 
         api: Version { major: 1, minor: 3, patch: 0 },
         kind,
         pipeline_cache_uuid: [0; 16],
-        subgroup: Subgroup { size: 32, in_compute: true, ops: vec!["basic", "arithmetic"] },
+        subgroup: Subgroup { size: 32, in_compute: true, ops: vec!["basic", "arithmetic", "ballot"] },
         features: Features {
             timeline: Ok(()),
             address: Ok(()),
@@ -106,11 +106,14 @@ fn what_stands_against_a_device_is_listed() {
     assert!(needs::against(&device).is_empty());
     device.features.timeline = Err(Missing::new("timelineSemaphore", "the device does not offer it"));
     device.subgroup.ops = vec!["basic"];
+    device.subgroup.size = 2;
     device.queues.clear();
     let want = [
         "timelineSemaphore is not available: the device does not offer it",
         "no arithmetic subgroup operations",
+        "no ballot subgroup operations",
         "no queue takes compute work",
+        "subgroups of 2, 4 are needed",
     ];
     assert_eq!(needs::against(&device), want);
     device.api = Version { major: 1, minor: 1, patch: 9 };
