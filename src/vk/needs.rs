@@ -4,6 +4,9 @@ use super::capabilities::{Capabilities, Features};
 use super::error::{Missing, Support};
 use super::shader::{COOPERATIVE_MATRIX, Shader};
 
+/// As PCI numbers it.
+const INTEL: u32 = 0x8086;
+
 impl Capabilities {
     /// The size of subgroups that a kernel's pipelines must demand, if any, with which they are full where a device can promise it.
     pub fn subgroup_of(&self, shader: &Shader) -> Support<Option<u32>> {
@@ -11,8 +14,10 @@ impl Capabilities {
             return self.matrices().map(|(size, _)| Some(size));
         }
         let sizes = self.features.subgroup_sizes.as_ref().ok().filter(|_| shader.exchanges_digits());
+        // Intel reports 32, at which a kernel has half the registers of sixteen (not measured: nobody here has one).
+        let size = if self.vendor_id == INTEL { 16 } else { self.subgroup.size };
         // Without the choice a device has one size, and workgroups are multiples of it.
-        Ok(sizes.map(|s| self.subgroup.size.clamp(s.min, s.max)))
+        Ok(sizes.map(|s| size.clamp(s.min, s.max)))
     }
 }
 

@@ -101,6 +101,18 @@ fn auto_takes_the_largest_card_and_never_the_processor() {
 }
 
 #[test]
+fn kernels_that_exchange_digits_demand_subgroups() {
+    let mut device = sample(0, "any", DeviceKind::Discrete, 1);
+    let asked = |d: &Capabilities, name: &str| d.subgroup_of(find(name).unwrap()).unwrap();
+    assert_eq!((asked(&device, "linear.i4"), asked(&device, "linear.i4.plain")), (Some(32), None));
+    device.vendor_id = 0x8086;
+    device.features.subgroup_sizes = Ok(SubgroupSizes { min: 8, max: 32, full: true, extension: false });
+    assert_eq!((asked(&device, "experts_up.e8"), asked(&device, "linear.bf16")), (Some(16), None));
+    device.features.subgroup_sizes = Err(Missing::new("subgroupSizeControl", "the device does not offer it"));
+    assert_eq!(asked(&device, "experts_down.i8"), None);
+}
+
+#[test]
 fn what_stands_against_a_device_is_listed() {
     let mut device = sample(0, "old", DeviceKind::Discrete, 1);
     assert!(needs::against(&device).is_empty());
