@@ -295,15 +295,28 @@ fn bf16_bits() {
     chain(Stored::Bf16);
 }
 
+/// A product of `cols` columns and `rows` rows.
+fn wide(format: Stored, cols: u32, rows: u32) {
+    let text = format!(
+        r#"Arch(model_type: ["wide"], config: {{}}, state: {{}}, blocks: {{ t: {{
+        x: EmbedRow(of: tokens, w: "e", rows: "20", out: "{rows}"), a: EmbedRow(of: tokens, w: "f", rows: "20", out: "{cols}"),
+        y: Linear(of: a, w: "d", out: "{rows}"), z: Add(a: x, b: y), logits: LmHead(of: z, w: "h", out: "20") }} }},
+        programs: {{ main: [t] }})"#
+    );
+    with(|gpu| {
+        let (_dir, model) = model_from(&text, r#"{"model_type": "wide"}"#, 3, &mut |_| format);
+        check(gpu, &format!("wide {}", format.name()), &model);
+    });
+}
+
 /// Columns enough for two chunks of a stripe under way at once, and rows for four quads in a workgroup.
 #[test]
+fn wide_mxfp4_bits() {
+    wide(Stored::Mxfp4, 8192, 1536);
+}
+
+/// Three blocks of digits a stripe, of which the last is there for half of them.
+#[test]
 fn wide_int4_bits() {
-    let text = r#"Arch(model_type: ["wide"], config: {}, state: {}, blocks: { t: {
-        x: EmbedRow(of: tokens, w: "e", rows: "20", out: "1536"), a: EmbedRow(of: tokens, w: "f", rows: "20", out: "8192"),
-        y: Linear(of: a, w: "d", out: "1536"), z: Add(a: x, b: y), logits: LmHead(of: z, w: "h", out: "20") } },
-        programs: { main: [t] })"#;
-    with(|gpu| {
-        let (_dir, model) = model_from(text, r#"{"model_type": "wide"}"#, 3, &mut |_| Stored::Int4Row);
-        check(gpu, "wide int4", &model);
-    });
+    wide(Stored::Int4Row, 5120, 64);
 }
