@@ -104,7 +104,7 @@ fn kernel(shader: &Shader) -> Option<&'static Kernel> {
 
 /// Whether plans use a kernel where a device has all it can have; the others are for tests, benches and what lacks dot products.
 fn planned(shader: &&Shader) -> bool {
-    !["test_", "bench_"].iter().any(|p| shader.name.starts_with(p)) && !shader.name.ends_with(".plain")
+    !["test_", "bench_"].iter().any(|p| shader.name.starts_with(p)) && shader.name == shader.planned_name()
 }
 
 /// The pipelines of a kernel; one that the table lacks gets its workgroup size and nothing else.
@@ -144,7 +144,7 @@ impl Use {
         let shown = names.zip(self.spec.iter().skip(1)).filter(|(name, v)| **v != 0 && !SHARING.contains(*name));
         let text: Vec<String> = shown.map(|(name, value)| format!("{name}={value}")).collect();
         // One line for all devices, whether they have dot products or not.
-        let name = self.shader.name.trim_end_matches(".plain");
+        let name = self.shader.planned_name();
         if text.is_empty() { name.into() } else { format!("{name}:{}", text.join(",")) }
     }
 

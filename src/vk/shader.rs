@@ -36,6 +36,11 @@ impl Shader {
         self.capabilities.contains(&DOT_PRODUCT)
     }
 
+    /// The name that plans know it by, whether it makes dot products of bytes or does without.
+    pub fn planned_name(&self) -> &'static str {
+        self.name.trim_end_matches(PLAIN)
+    }
+
     /// What computes the same without dot products of bytes; itself if it makes none.
     pub fn plain(&'static self) -> Result<&'static Shader> {
         if self.exchanges_digits() { find(&format!("{}{PLAIN}", self.name)) } else { Ok(self) }

@@ -247,9 +247,9 @@ fn check(format: Stored) {
     with(|gpu| {
         let mut over = vec![];
         for m in &made {
-            // Prompts by matrices take long to compile on a processor: a format with a factor a row and one with factors for
+            // Prompts by matrices take long to compile on a processor: a format with a factor a row and two with factors for
             // groups are enough for what linear maps have around the product. `grouped` has the products of all.
-            let matrices = [Stored::Int4Row, Stored::Int4Grouped].contains(&format);
+            let matrices = [Stored::Int4Row, Stored::Int4Grouped, Stored::Mxfp4].contains(&format);
             let without = m.on_device(gpu, true);
             let worst = if matrices { without.max(m.on_device(gpu, false)) } else { without };
             let bound = m.case.bound(format);
